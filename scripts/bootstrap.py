@@ -1,0 +1,87 @@
+"""Make the project's virtual environment, with nothing but an interpreter at hand.
+
+Runs under whatever `python3` is found: the syntax is that of 3.7, so that an old one reaches the message about
+its version. Which index the packages come from is the machine's own affair: pip's settings are left alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+
+OLDEST = (3, 11)
+VERSION_CHECK = "import sys; sys.exit(sys.version_info < (3, 11))"
+
+
+def main(venv: str, stamp: str) -> None:
+    """Create `venv` where it is missing or broken, install the project into it and touch `stamp`."""
+    if sys.version_info < OLDEST:
+        reexec_under_newer(venv, stamp)
+    with open("pyproject.toml") as lock:  # two `make` at once take turns on a file that is always there
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        python = os.path.join(venv, "bin", "python")
+        if not is_usable(python):
+            create(venv)
+        install(python)
+        with open(stamp, "w"):
+            pass
+
+
+def reexec_under_newer(venv: str, stamp: str) -> None:
+    """Run this script again under the newest interpreter on PATH, or say that none is new enough."""
+    for minor in range(19, OLDEST[1] - 1, -1):
+        found = shutil.which(f"python3.{minor}")
+        if found and is_usable(found):
+            os.execv(found, [found, os.path.abspath(__file__), venv, stamp])
+    have = f"{sys.executable} is {sys.version_info[0]}.{sys.version_info[1]}"
+    sys.exit(f"execzmq needs Python 3.11 or newer; {have}. Run make with PYTHON=/path/to/a/newer/one.")
+
+
+def is_usable(python: str) -> bool:
+    """Tell whether `python` runs and is new enough."""
+    try:
+        return subprocess.call([python, "-c", VERSION_CHECK], stderr=subprocess.DEVNULL) == 0
+    except OSError:
+        return False
+
+
+def create(venv: str) -> None:
+    """Create the environment; without ensurepip it is made bare, and filled by this interpreter's own pip."""
+    if has("ensurepip"):
+        run([sys.executable, "-m", "venv", "--clear", venv])
+    elif has("pip"):
+        run([sys.executable, "-m", "venv", "--clear", "--without-pip", venv])
+    else:
+        sys.exit(
+            "This Python has neither ensurepip nor pip, so no virtual environment can be made. "
+            "On Debian and Ubuntu: apt-get install python3-venv. Then run make again."
+        )
+
+
+def install(python: str) -> None:
+    """Install the project, editable, with its development tools."""
+    own_pip = [python, "-m", "pip"]
+    outer_pip = [sys.executable, "-m", "pip", "--python", python]
+    bare = subprocess.call([python, "-c", "import pip"], stderr=subprocess.DEVNULL) != 0
+    options = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    run((outer_pip if bare else own_pip) + ["install"] + options + ["--editable", ".[dev]"])
+
+
+def has(module: str) -> bool:
+    """Tell whether this interpreter can import `module`."""
+    return importlib.util.find_spec(module) is not None
+
+
+def run(argv: list[str]) -> None:
+    """Run one step; end with its status when it fails, as its own message has said why."""
+    status = subprocess.call(argv, stdin=subprocess.DEVNULL)
+    if status:
+        sys.exit(f"{' '.join(argv)} failed (status {status})")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,152 @@
+"""What holds for every test: `async def` works, a home of its own, nothing left behind, skips are said."""
+
+import asyncio
+import inspect
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests import leaks
+from tests.support import deadline
+
+ASYNC_SECONDS = 30.0
+"""Deadline of one `async def` test; a `timeout` marker replaces it."""
+
+FOLDERS = {
+    "HOME": "h",
+    "XDG_STATE_HOME": "s",
+    "XDG_RUNTIME_DIR": "r",
+    "XDG_CONFIG_HOME": "c",
+    "XDG_DATA_HOME": "x",
+    "XDG_CACHE_HOME": "k",
+    "JUPYTER_RUNTIME_DIR": "j",
+    "JUPYTER_DATA_DIR": "d",
+    "JUPYTER_CONFIG_DIR": "f",
+    "IPYTHONDIR": "i",
+}
+
+FAILED = pytest.StashKey[bool]()
+
+# How long one example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.load_profile("house")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each `async def` test the loop it runs on."""
+    for item in items:
+        if _is_async(item) and "runner" not in item.fixturenames:  # type: ignore[attr-defined]  # a Function
+            item.fixturenames.append("runner")  # type: ignore[attr-defined]  # a Function
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test on its loop, within its deadline."""
+    if not _is_async(pyfuncitem):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    marker = pyfuncitem.get_closest_marker("timeout")
+    seconds = float(marker.args[0]) * 0.9 if marker and marker.args else ASYNC_SECONDS
+
+    async def within_deadline() -> None:
+        async with deadline(seconds):
+            await pyfuncitem.obj(**arguments)
+
+    runner = pyfuncitem.funcargs["runner"]
+    assert isinstance(runner, asyncio.Runner)
+    runner.run(within_deadline())
+    return True
+
+
+def _is_async(item: pytest.Item) -> bool:
+    return inspect.iscoroutinefunction(getattr(item, "obj", None))
+
+
+@pytest.fixture
+def runner(request: pytest.FixtureRequest, no_leaks: None) -> Iterator[asyncio.Runner]:
+    """The loop of one `async def` test; it fails the test that leaves a task behind.
+
+    Debug mode is off where speed is the point: it makes each callback several times as slow.
+    """
+    hurried = any(request.node.get_closest_marker(name) for name in ("slow", "soak", "bench"))
+    with asyncio.Runner(debug=not hurried) as runner:
+        yield runner
+        left = [task for task in asyncio.all_tasks(runner.get_loop()) if not task.done()]
+    if left and not request.node.stash.get(FAILED, False):
+        pytest.fail(f"test left tasks behind: {left}", pytrace=False)
+
+
+@pytest.fixture
+def home_root() -> Iterator[Path]:
+    """A private folder with a short name: the path of a Unix socket has about 100 bytes."""
+    root = Path(tempfile.mkdtemp(prefix="xz-", dir="/tmp"))
+    yield root
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def state_home(home_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Point every folder of the user's at an empty private one, and return that of the state.
+
+    No test ever meets the user's own server. `python` on PATH is the interpreter of the tests.
+    """
+    for variable, name in FOLDERS.items():
+        folder = home_root / name
+        folder.mkdir(mode=0o700)
+        monkeypatch.setenv(variable, str(folder))
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
+    return home_root / FOLDERS["XDG_STATE_HOME"]
+
+
+@pytest.fixture
+def short_tmp(home_root: Path) -> Path:
+    """A folder of the test's own, 0700, with a name short enough for sockets."""
+    folder = home_root / "t"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(request: pytest.FixtureRequest, home_root: Path, state_home: Path) -> Iterator[None]:
+    """Fail the test that leaves a process, descriptor, thread or ZeroMQ socket behind.
+
+    A failed test is not blamed twice: its traceback keeps things alive. What it left running is ended.
+    """
+    before = leaks.take()
+    yield
+    failed = request.node.stash.get(FAILED, False)
+    left = [] if failed else leaks.find(before, home_root)
+    leaks.kill_left(before, home_root)
+    if left:
+        pytest.fail("test left behind:\n" + "\n".join(left), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember that a test has failed, for the fixtures that end after it."""
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """Say in the last lines what was not run, and why."""
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:
+        return
+    for report in reporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reporter.write_line(f"not run: {report.nodeid}: {reason.removeprefix('Skipped: ')}")
+    deselected = len(reporter.stats.get("deselected", []))
+    if deselected and not session.config.option.keyword:
+        reporter.write_line(f"not run: {deselected} tests that `make bench` and `make soak` run")
