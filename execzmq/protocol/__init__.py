@@ -1,0 +1,1 @@
+"""The protocol without IO: frames, methods, calls, cursors and the memory of answered requests."""

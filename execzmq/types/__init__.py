@@ -1,0 +1,1 @@
+"""The values that cross the public surface: slotted dataclasses without IO and without pydantic."""

@@ -1,0 +1,106 @@
+"""Own what a client says when it starts a process; know nothing of how it is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Lifetime = Literal["server", "client"]
+Backpressure = Literal["spill", "pause"]
+StdinKind = Literal["null", "pipe", "data"]
+
+
+@dataclass(slots=True, frozen=True)
+class EnvPolicy:
+    """How the variables of a process are made from the base.
+
+    Applied in this order: `inherit` picks from the base (`all`, `core`, or `none`), names that match a
+    pattern of `exclude` go, `set` is added, and if `include_only` is not empty all that match none of its
+    patterns go. Patterns are `fnmatch` patterns, compared without regard to case.
+    """
+
+    inherit: Literal["all", "core", "none"] = "all"
+    exclude: tuple[str, ...] = ()
+    set: dict[bytes, bytes] = field(default_factory=dict)
+    include_only: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class TtySize:
+    """Size of a terminal in character cells, each 1 to 65,535."""
+
+    rows: int = 24
+    cols: int = 80
+
+
+@dataclass(slots=True, frozen=True)
+class Limits:
+    """Resource limits set before the command's first instruction; `None` = no limit.
+
+    `memory` (address space) and `file_size` are bytes, `cpu` is seconds of processor time, `processes` and
+    `descriptors` are counts.
+    """
+
+    memory: int | None = None
+    cpu: int | None = None
+    processes: int | None = None
+    file_size: int | None = None
+    descriptors: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class SandboxIntent:
+    """What a sandboxed process may do, by the name of a permission profile and its writable roots."""
+
+    profile: str
+    workspace_roots: tuple[bytes, ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class ExecParams:
+    """All that a client says about one command.
+
+    Args:
+        argv: program and arguments as bytes, at least one.
+        process_id: id of the caller's choice, `[A-Za-z0-9_-]{1,64}`; `None` lets the backend make one.
+        name: a second, readable name, unique among the living; `None` = none.
+        cwd: working directory on the machine where the command runs; `None` = the base of that machine.
+        env: the base of the variables; `None` = the base of that machine.
+        env_policy: applied to the base; `None` = taken as it is.
+        stdin: `null` (end of file at once), `pipe` (written to later) or `data` (exactly `stdin_data`).
+        tty: give the command a terminal of `tty_size`; stdin is the terminal, stderr merges into stdout.
+        tty_echo: whether the terminal echoes what is written to it.
+        merge_stderr: join stderr to stdout in the child, so that their order holds.
+        timeout: seconds after which the process tree is ended; `None` = no limit.
+        timeout_grace: seconds between TERM and KILL when the time limit strikes; 0.0 = KILL at once.
+        lifetime: `client` ends the process when the lease of the session that started it has run out.
+        backpressure: `spill` never slows the command; `pause` lets it wait for the session that started it.
+        log_budget: bytes of output that are kept at least; `None` = the server's default.
+        drain_limit: seconds after the exit at which the streams count as ended; `None` = no limit.
+        umask: file mode mask; `None` = the server's.
+        arg0: what the program sees as its own name; `None` = `argv[0]`.
+        sandbox: permission profile; `None` = the server's default.
+    """
+
+    argv: tuple[bytes, ...]
+    process_id: str | None = None
+    name: str | None = None
+    cwd: bytes | None = None
+    env: dict[bytes, bytes] | None = None
+    env_policy: EnvPolicy | None = None
+    stdin: StdinKind = "null"
+    stdin_data: bytes = b""
+    tty: bool = False
+    tty_size: TtySize = TtySize()
+    tty_echo: bool = True
+    merge_stderr: bool = False
+    timeout: float | None = None
+    timeout_grace: float = 5.0
+    lifetime: Lifetime = "server"
+    backpressure: Backpressure = "spill"
+    log_budget: int | None = None
+    drain_limit: float | None = None
+    umask: int | None = None
+    arg0: bytes | None = None
+    limits: Limits | None = None
+    sandbox: SandboxIntent | None = None

@@ -1,0 +1,92 @@
+"""Own one ZeroMQ socket on an asyncio loop; know nothing of what its messages mean.
+
+ZeroMQ's file descriptor is edge-triggered and also swallows edges while one sends (libzmq, `ZMQ_FD`), so a
+port drains until `EAGAIN` and looks again after each send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import zmq
+
+Frames: TypeAlias = list[zmq.Frame]
+
+_TURN = 64
+"""Messages handled before other work of the loop gets its turn."""
+
+
+class ZmqPort:
+    """A socket whose messages are handed to a callback.
+
+    Args:
+        socket: owned from now on; closed by `close`.
+        on_message: called with the frames of each message; must not block. An exception that it raises goes
+            to the loop's exception handler and costs only that message.
+        turn: most messages handled in a row.
+    """
+
+    def __init__(
+        self, socket: zmq.Socket[bytes], on_message: Callable[[Frames], None], *, turn: int = _TURN
+    ) -> None:
+        self.socket = socket
+        self._on_message = on_message
+        self._turn = turn
+        self._loop = asyncio.get_running_loop()
+        self._fd = socket.getsockopt(zmq.FD)
+        self._scheduled: asyncio.Handle | None = None
+        self._loop.add_reader(self._fd, self._drain)
+        self._look_again()
+
+    def send(self, frames: Sequence[bytes | memoryview | zmq.Frame], *, copy: bool = True) -> bool:
+        """Send one message without waiting; return False where there is no room or no peer for it.
+
+        Raises:
+            zmq.ZMQError: `EHOSTUNREACH` when a mandatory ROUTER has no such peer.
+        """
+        try:
+            self.socket.send_multipart(frames, zmq.DONTWAIT, copy=copy)
+        except zmq.Again:
+            return False
+        finally:
+            self._look_again()
+        return True
+
+    def close(self, linger: float = 0.0) -> None:
+        """Stop listening and close the socket; unsent messages have `linger` seconds. Idempotent."""
+        if self._fd == -1:
+            return
+        fd, self._fd = self._fd, -1
+        self._loop.remove_reader(fd)
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+        self.socket.close(linger=int(linger * 1000))
+
+    def _look_again(self) -> None:
+        if self._scheduled is None and self._fd != -1:
+            self._scheduled = self._loop.call_soon(self._drain_scheduled)
+
+    def _drain_scheduled(self) -> None:
+        self._scheduled = None
+        self._drain()
+
+    def _drain(self) -> None:
+        for _ in range(self._turn):
+            if self._fd == -1:
+                return
+            try:
+                frames = self.socket.recv_multipart(zmq.DONTWAIT, copy=False)
+            except zmq.Again:
+                return
+            self._deliver(frames)
+        self._look_again()
+
+    def _deliver(self, frames: Frames) -> None:
+        try:
+            self._on_message(frames)
+        except Exception as error:
+            self._loop.call_exception_handler(
+                {"message": "execzmq: a message could not be handled", "exception": error}
+            )
