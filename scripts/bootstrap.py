@@ -1,6 +1,6 @@
 """Make the project's virtual environment, with nothing but an interpreter at hand.
 
-Runs under whatever `python3` is found: the syntax is that of 3.7, so that an old one reaches the message about
+Runs under whatever `python3` is found: the syntax is that of 3.7, so that an old one reaches the message on
 its version. Which index the packages come from is the machine's own affair: pip's settings are left alone.
 """
 

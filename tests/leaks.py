@@ -37,7 +37,7 @@ def take() -> Snapshot:
 def find(before: Snapshot, home: Path) -> list[str]:
     """Return one line for each thing that is new and still there after a moment to go.
 
-    `home` is the test's private folder: a process that mentions it belongs to the test, whoever its parent is.
+    `home` is the test's private folder: a process that mentions it is of the test, whoever its parent is.
     """
     if not _left(before, home):
         return []
