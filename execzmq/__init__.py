@@ -161,15 +161,17 @@ _ELSEWHERE = {
 _MODULE_OF = {name: module for module, names in _ELSEWHERE.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        return import_module("execzmq.settings").VERSION
-    if name not in __all__:
-        raise AttributeError(f"module 'execzmq' has no attribute {name!r}")
-    # What has no other home is an exception.
-    value = getattr(import_module(_MODULE_OF.get(name, "execzmq.errors")), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # type checkers would take any misspelled name for a public one
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return import_module("execzmq.settings").VERSION
+        if name not in __all__:
+            raise AttributeError(f"module 'execzmq' has no attribute {name!r}")
+        # What has no other home is an exception.
+        value = getattr(import_module(_MODULE_OF.get(name, "execzmq.errors")), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

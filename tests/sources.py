@@ -47,7 +47,7 @@ def _at_load(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _is_type_checking(test: ast.expr) -> bool:
-    return ast.unparse(test).endswith("TYPE_CHECKING")
+    return ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
 def _names(nodes: Iterator[ast.AST], path: Path) -> Iterator[str]:
