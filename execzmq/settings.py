@@ -52,6 +52,18 @@ XPUB_HWM = 64
 """Messages queued for one subscriber; with events of at most 64 KiB that is 4 MiB."""
 MAX_MESSAGE = 8 * MIB
 """Largest frame that a socket of the server accepts."""
+MAX_CONTENT = 4 * MIB
+"""Most bytes of a packed `content`."""
+MAX_HEADER = 64 * KIB
+"""Most bytes of a packed header, parent header or metadata."""
+MAX_NESTING = 32
+"""Most levels of maps and lists in a message."""
+MAX_CONTAINERS = 256 * KIB
+"""Most maps and lists in a message, which bounds the memory that a small frame unpacks to."""
+MAX_BUFFERS = 16
+"""Most buffers of one message."""
+MAX_ROUTING = 8
+"""Most frames before the delimiter of a message: identities or a topic."""
 MAX_TOPICS = 4096
 """Most subscriptions of one connection."""
 MAX_STRING = 131071
