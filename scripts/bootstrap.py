@@ -7,7 +7,6 @@ its version. Which index the packages come from is the machine's own affair: pip
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -51,29 +50,29 @@ def is_usable(python: str) -> bool:
 
 def create(venv: str) -> None:
     """Create the environment; without ensurepip it is made bare, and filled by this interpreter's own pip."""
-    if has("ensurepip"):
-        run([sys.executable, "-m", "venv", "--clear", venv])
-    elif has("pip"):
-        run([sys.executable, "-m", "venv", "--clear", "--without-pip", venv])
-    else:
+    make = [sys.executable, "-m", "venv", "--clear", venv]
+    done = subprocess.run(make, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode == 0:
+        return
+    if not has_pip(sys.executable):
         sys.exit(
-            "This Python has neither ensurepip nor pip, so no virtual environment can be made. "
+            f"{done.stdout.decode(errors='replace')}\n"
+            "No virtual environment can be made: this Python has no working ensurepip and no pip. "
             "On Debian and Ubuntu: apt-get install python3-venv. Then run make again."
         )
+    run([*make, "--without-pip"])
 
 
 def install(python: str) -> None:
     """Install the project, editable, with its development tools."""
-    own_pip = [python, "-m", "pip"]
-    outer_pip = [sys.executable, "-m", "pip", "--python", python]
-    bare = subprocess.call([python, "-c", "import pip"], stderr=subprocess.DEVNULL) != 0
+    pip = [python, "-m", "pip"] if has_pip(python) else [sys.executable, "-m", "pip", "--python", python]
     options = ["--quiet", "--disable-pip-version-check", "--no-input"]
-    run((outer_pip if bare else own_pip) + ["install"] + options + ["--editable", ".[dev]"])
+    run([*pip, "install", *options, "--editable", ".[dev]"])
 
 
-def has(module: str) -> bool:
-    """Tell whether this interpreter can import `module`."""
-    return importlib.util.find_spec(module) is not None
+def has_pip(python: str) -> bool:
+    """Tell whether an interpreter has a pip."""
+    return subprocess.call([python, "-c", "import pip"], stderr=subprocess.DEVNULL) == 0
 
 
 def run(argv: list[str]) -> None:

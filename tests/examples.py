@@ -1,10 +1,10 @@
 """Find the examples of a page and run them as its reader would, from top to bottom.
 
-Run as a program with the path of one page: `python` blocks share one name space and may `await`; each line of
-a `console` block that begins with `$ ` is given to bash, in the current folder. What a block says it prints is
-compared: the lines after a `$` line, or an `output` block after a `python` block. In both `...` stands for
-anything. Words after the language change this:
-`status=3` is the exit status to expect instead of 0, `not-run: REASON` leaves a block out.
+Run as a program with the path of one page. Its `python` blocks share one name space and may `await`; a
+line of a `console` block that begins with `$ ` is given to bash, in the current folder. What a block
+says it prints is compared: the lines after a `$` line, or an `output` block after a `python` block.
+`...` in them stands for anything. Words after the language change this: `status=3` is the exit status to
+expect instead of 0, and `not-run: REASON` leaves a block out.
 
 Owns no set-up: home, PATH and folder are the caller's.
 """
@@ -55,7 +55,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def matches(expected: str, actual: str) -> bool:
-    """Tell whether `actual` is `expected`: `...` stands for anything, blanks at ends of lines do not count."""
+    """Tell whether `actual` is `expected`; `...` is anything, blanks at ends of lines do not count."""
     pieces = (re.escape(piece) for piece in _trimmed(expected).split("..."))
     return re.fullmatch(".*".join(pieces), _trimmed(actual), re.DOTALL) is not None
 
