@@ -1,0 +1,301 @@
+"""Own the checks of what is inside `content`: forms of single values, records of them, and fields of methods.
+
+A form writes a value that this side made, and reads one that the other side sent, which may be anything that
+msgpack can carry. Reading raises `RemoteProtocolError` and nothing else; `where` names the place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields
+from typing import Any, Generic, Protocol, TypeVar
+
+from execzmq.errors import RemoteProtocolError
+
+T = TypeVar("T")
+
+_PLAIN_DEPTH = 8
+_INT_RANGE = range(-(2**63), 2**64)
+
+
+class Form(Protocol):
+    """How one value looks on the wire."""
+
+    @property
+    def optional(self) -> bool:
+        """Tell whether the value may be `None`, and its field missing."""
+
+    def write(self, value: Any) -> Any:
+        """Return what is packed."""
+
+    def read(self, value: object, where: str) -> Any:
+        """Return the value that was packed.
+
+        Raises:
+            RemoteProtocolError: it is not of this form.
+        """
+
+
+def wrong(where: str, expected: str, value: object) -> RemoteProtocolError:
+    """Return the error that says what was expected at a place and what type is there."""
+    return RemoteProtocolError(f"{where}: {expected} is expected, not {type(value).__name__}")
+
+
+class Scalar:
+    """A value of exactly one of some types; a bool is no int here."""
+
+    optional = False
+
+    def __init__(self, name: str, *types: type) -> None:
+        self._name = name
+        self._types = types
+
+    def write(self, value: Any) -> Any:
+        return value
+
+    def read(self, value: object, where: str) -> Any:
+        if type(value) not in self._types:
+            raise wrong(where, self._name, value)
+        return value
+
+
+class _Number(Scalar):
+    """A finite number; an int is accepted."""
+
+    def read(self, value: object, where: str) -> float:
+        if type(value) is float and math.isfinite(value):
+            return value
+        if type(value) is int:
+            return float(value)
+        raise wrong(where, "a finite float", value)
+
+
+class _Readable(Scalar):
+    """Text for people, in which what is not valid Unicode is escaped instead of refused."""
+
+    def write(self, value: Any) -> Any:
+        return readable(value)
+
+
+class _Plain(Scalar):
+    """A map with str keys whose values are whatever they are."""
+
+    def write(self, value: Any) -> Any:
+        return plain(value)
+
+    def read(self, value: object, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise wrong(where, "a map with str keys", value)
+        return value
+
+
+INTEGER = Scalar("an int", int)
+NUMBER = _Number("a float")
+BOOLEAN = Scalar("a bool", bool)
+TEXT = Scalar("a str", str)
+READABLE = _Readable("a str", str)
+BYTES = Scalar("bytes", bytes)
+LIST = Scalar("a list", list)
+MAP = Scalar("a map", dict)
+PLAIN = _Plain("a map", dict)
+
+BY_NAME: dict[str, Form] = {
+    "str": TEXT,
+    "bytes": BYTES,
+    "int": INTEGER,
+    "float": NUMBER,
+    "bool": BOOLEAN,
+    "map": MAP,
+    "list": LIST,
+}
+"""The types that the tables of methods and broadcasts name."""
+
+
+class Optional:
+    """`None` or another form; the field may be missing."""
+
+    optional = True
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+
+    def write(self, value: Any) -> Any:
+        return None if value is None else self._form.write(value)
+
+    def read(self, value: object, where: str) -> Any:
+        return None if value is None else self._form.read(value, where)
+
+
+class OneOf:
+    """One of some words."""
+
+    optional = False
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = tuple(words)
+
+    def write(self, value: Any) -> Any:
+        return value
+
+    def read(self, value: object, where: str) -> Any:
+        if not isinstance(value, str) or value not in self._words:
+            raise RemoteProtocolError(f"{where}: one of {', '.join(self._words)} is expected")
+        return value
+
+
+class ListOf:
+    """A list of one form, read as a tuple."""
+
+    optional = False
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+
+    def write(self, value: Any) -> Any:
+        return [self._form.write(item) for item in value]
+
+    def read(self, value: object, where: str) -> Any:
+        if not isinstance(value, list):
+            raise wrong(where, "a list", value)
+        read = self._form.read
+        return tuple([read(item, where) for item in value])
+
+
+class PairOf:
+    """A list of two, each of its form, read as a tuple."""
+
+    optional = False
+
+    def __init__(self, first: Form, second: Form) -> None:
+        self._first = first
+        self._second = second
+
+    def write(self, value: Any) -> Any:
+        return [self._first.write(value[0]), self._second.write(value[1])]
+
+    def read(self, value: object, where: str) -> Any:
+        if not isinstance(value, list) or len(value) != 2:
+            raise wrong(where, "a list of two", value)
+        return self._first.read(value[0], where), self._second.read(value[1], where)
+
+
+class MapOf:
+    """A map from one form to another."""
+
+    optional = False
+
+    def __init__(self, key: Form, value: Form) -> None:
+        self._key = key
+        self._value = value
+
+    def write(self, value: Any) -> Any:
+        return {self._key.write(key): self._value.write(item) for key, item in value.items()}
+
+    def read(self, value: object, where: str) -> Any:
+        if not isinstance(value, dict):
+            raise wrong(where, "a map", value)
+        return {self._key.read(key, where): self._value.read(item, where) for key, item in value.items()}
+
+
+class Record(Generic[T]):
+    """A dataclass as a map of its fields; those that are `None` are left out.
+
+    Args:
+        forms: form by field; a field without form does not cross the wire.
+        strict: refuse fields that are not known, as in requests.
+    """
+
+    optional = False
+
+    def __init__(self, cls: Callable[..., T], forms: dict[str, Form], *, strict: bool = False) -> None:
+        self._cls = cls
+        self._forms = forms
+        self._strict = strict
+        self._defaulted = {
+            field.name
+            for field in fields(cls)  # type: ignore[arg-type]  # a dataclass; Callable says how it is made
+            if field.default is not MISSING or field.default_factory is not MISSING
+        }
+
+    def write(self, value: T) -> dict[str, Any]:
+        written = {}
+        for name, form in self._forms.items():
+            item = getattr(value, name)
+            if item is not None:
+                written[name] = form.write(item)
+        return written
+
+    def read(self, value: object, where: str) -> T:
+        if not isinstance(value, dict):
+            raise wrong(where, "a map", value)
+        if self._strict:
+            refuse_unknown(value, self._forms, where)
+        return self._cls(**self._arguments(value, where))
+
+    def _arguments(self, value: dict[str, Any], where: str) -> dict[str, Any]:
+        arguments = {}
+        for name, form in self._forms.items():
+            if name in value:
+                arguments[name] = form.read(value[name], f"{where}.{name}")
+            elif form.optional:
+                arguments[name] = None
+            elif name not in self._defaulted:
+                raise RemoteProtocolError(f"{where}.{name} is missing")
+        return arguments
+
+
+class Fields:
+    """The fields of one request, reply or broadcast, from lines such as `name?: str`."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._forms: dict[str, Form] = {}
+        for line in lines:
+            name, _, kind = line.partition(": ")
+            form = BY_NAME[kind]
+            self._forms[name.removesuffix("?")] = Optional(form) if name.endswith("?") else form
+
+    def check(self, content: dict[str, Any], where: str, *, strict: bool = False) -> None:
+        """Check that every field is there and of its type; `strict` refuses fields that are not known.
+
+        Raises:
+            RemoteProtocolError: one is missing, wrong, or unknown.
+        """
+        for name, form in self._forms.items():
+            if name in content:
+                form.read(content[name], name)
+            elif not form.optional:
+                raise RemoteProtocolError(f"{where}: {name} is missing")
+        if strict:
+            refuse_unknown(content, self._forms, where)
+
+
+def refuse_unknown(content: dict[str, Any], known: Iterable[str], where: str) -> None:
+    """Refuse what a receiver would otherwise ignore, so that a request never means less than it says.
+
+    Raises:
+        RemoteProtocolError: there is a field that is not known.
+    """
+    unknown = sorted(str(name) for name in content.keys() - set(known))
+    if unknown:
+        raise RemoteProtocolError(f"{where}: {', '.join(unknown[:8])[:200]} is not known")
+
+
+def readable(text: str) -> str:
+    """Return the text with escapes in place of what is not valid Unicode (lone surrogates)."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def plain(value: object, depth: int = _PLAIN_DEPTH) -> Any:
+    """Return the value, or a readable likeness of it, as something that can always be packed."""
+    if value is None or isinstance(value, (bool, float, bytes)):
+        return value
+    if isinstance(value, str):
+        return readable(value)
+    if isinstance(value, int) and value in _INT_RANGE:
+        return int(value)
+    if depth > 0 and isinstance(value, dict):
+        return {readable(str(key)): plain(item, depth - 1) for key, item in value.items()}
+    if depth > 0 and isinstance(value, (list, tuple)):
+        return [plain(item, depth - 1) for item in value]
+    return readable(str(value))

@@ -1,0 +1,389 @@
+"""Own the forms that parameters, events, results and descriptions have in `content` and buffers.
+
+What this side writes is taken as right; what the other side sent is checked field by field. Fields that are
+not known are ignored in replies and broadcasts and refused in requests. Knows no frames and no signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from execzmq import errors
+from execzmq.errors import ExecZMQError, InvalidRequest, RemoteProtocolError, UnknownMethod
+from execzmq.protocol.fields import NUMBER, PLAIN, Fields, Optional, plain, readable, wrong
+from execzmq.protocol.methods import BROADCASTS, METHODS
+from execzmq.protocol.records import (
+    COUNTS,
+    EVENTS,
+    EXIT_RESULT,
+    KIND_OF,
+    PARAMS,
+    PROCESS_INFO,
+    REPORT,
+    SERVER_INFO,
+    TERMINAL,
+)
+from execzmq.protocol.wire import Frame, Message
+from execzmq.settings import MAX_EVENT, PAGE_EVENTS
+from execzmq.types.events import Event, Gap, Output, Stream, last_seq_of
+from execzmq.types.params import ExecParams, TtySize
+from execzmq.types.results import ExitResult, ProcessInfo, ReadResponse, ServerInfo, State, TerminateReport
+
+Content: TypeAlias = dict[str, Any]
+
+_REQUESTS = {name: Fields(method.request) for name, method in METHODS.items()}
+_REPLIES = {name: Fields(method.reply) for name, method in METHODS.items()}
+_BROADCASTS = {name: Fields(broadcast.fields) for name, broadcast in BROADCASTS.items()}
+
+
+def check_request(method: str, content: Content) -> None:
+    """Check the fields of a request against the table of methods.
+
+    Raises:
+        UnknownMethod: there is no such method.
+        InvalidRequest: a field is missing, of a wrong type, or not known.
+    """
+    known = _REQUESTS.get(method)
+    if known is None:
+        raise UnknownMethod(f"there is no method {readable(method)[:64]!r}")
+    try:
+        known.check(content, method, strict=True)
+    except RemoteProtocolError as error:
+        raise InvalidRequest(error.message) from error
+
+
+def check_reply(method: str, content: Content) -> None:
+    """Raise the error that a reply names, else check its fields.
+
+    Raises:
+        ExecZMQError: the one that the server answered with.
+        RemoteProtocolError: a field is missing or of a wrong type.
+    """
+    status = content.get("status")
+    if status == "ok":
+        _REPLIES[method].check(content, f"{method}_reply")
+        return
+    if status != "error":
+        raise RemoteProtocolError(f"{method}_reply: status is neither ok nor error")
+    PLAIN.read(content.get("details") or {}, f"{method}_reply: details")
+    raise errors.from_wire(content)
+
+
+def error_content(error: ExecZMQError) -> Content:
+    """Return the content of a reply that names an error; it can always be packed."""
+    wire = errors.to_wire(error)
+    return {
+        "status": "error",
+        "ename": wire["ename"],
+        "evalue": readable(wire["evalue"]),
+        "details": plain(wire["details"]),
+    }
+
+
+def params_to_wire(params: ExecParams) -> tuple[Content, list[Frame]]:
+    """Return content, still without `epoch`, and buffers of a `start_request`."""
+    content = {}
+    for name, form in PARAMS.items():
+        value = getattr(params, name)
+        if value is not None:
+            content[name] = form.write(value)
+    if params.tty:
+        size = params.tty_size
+        content["tty"] = {"rows": size.rows, "cols": size.cols, "echo": params.tty_echo}
+    return content, [params.stdin_data] if params.stdin == "data" else []
+
+
+def params_from_wire(content: Content, buffers: Sequence[Frame]) -> ExecParams:
+    """Return what a `start_request` asks for; whether it is possible is not looked at here.
+
+    Raises:
+        InvalidRequest: a field is missing, of a wrong type, or not known.
+    """
+    check_request("start", content)
+    try:
+        arguments = {name: form.read(content.get(name), name) for name, form in PARAMS.items()}
+        terminal = Optional(TERMINAL).read(content.get("tty"), "tty")
+        data = bytes(_one_buffer(buffers)) if arguments["stdin"] == "data" else b""
+    except RemoteProtocolError as error:
+        raise InvalidRequest(error.message) from error
+    if terminal is not None:
+        size = TtySize(terminal.rows, terminal.cols)
+        arguments |= {"tty": True, "tty_size": size, "tty_echo": terminal.echo}
+    return ExecParams(stdin_data=data, **arguments)
+
+
+def result_to_wire(result: ExitResult) -> Content:
+    """Return the map of a result."""
+    return EXIT_RESULT.write(result)
+
+
+def result_from_wire(value: object) -> ExitResult:
+    """Return the result in a map.
+
+    Raises:
+        RemoteProtocolError: a field is missing or of a wrong type.
+    """
+    return EXIT_RESULT.read(value, "result")
+
+
+def process_info_to_wire(info: ProcessInfo) -> Content:
+    """Return the map of a description."""
+    return PROCESS_INFO.write(info)
+
+
+def process_info_from_wire(value: object) -> ProcessInfo:
+    """Return the description in a map.
+
+    Raises:
+        RemoteProtocolError: a field is missing or of a wrong type.
+    """
+    return PROCESS_INFO.read(value, "process")
+
+
+def server_info_to_wire(info: ServerInfo) -> Content:
+    """Return the fields of an `info_reply` but its status."""
+    return SERVER_INFO.write(info)
+
+
+def server_info_from_wire(value: object) -> ServerInfo:
+    """Return what an `info_reply` says.
+
+    Raises:
+        RemoteProtocolError: a field is missing or of a wrong type.
+    """
+    return SERVER_INFO.read(value, "info_reply")
+
+
+def report_to_wire(report: TerminateReport) -> Content:
+    """Return the fields of a `terminate_reply` but its status."""
+    return REPORT.write(report)
+
+
+def report_from_wire(value: object) -> TerminateReport:
+    """Return what a `terminate_reply` says.
+
+    Raises:
+        RemoteProtocolError: a field is missing or of a wrong type.
+    """
+    return REPORT.read(value, "terminate_reply")
+
+
+def pack_event(event: Event) -> list[Any]:
+    """Return the entry of `events` in a `read_reply`; the bytes of an output go into the buffer."""
+    if isinstance(event, Output):
+        return ["output", event.seq, event.time, event.stream, event.offset, len(event.data)]
+    kind = KIND_OF[type(event)]
+    seq = event.from_seq if isinstance(event, Gap) else event.seq
+    fields = EVENTS[kind][1]
+    return [kind, seq, event.time, *(form.write(getattr(event, name)) for name, form in fields.items())]
+
+
+def unpack_event(entry: object, buffer: memoryview, position: int) -> tuple[Event, int]:
+    """Return the event of an entry and where in the buffer the next one's bytes begin.
+
+    Raises:
+        RemoteProtocolError: it is no event, or the buffer ends before it does.
+    """
+    if not isinstance(entry, list) or len(entry) < 3 or not isinstance(entry[0], str):
+        raise wrong("events", "a list of kind, seq, time and more", entry)
+    kind, seq, time = entry[0], entry[1], NUMBER.read(entry[2], "events: time")
+    if type(seq) is not int or seq < 1:
+        raise wrong("events: seq", "a positive int", seq)
+    if kind == "output":
+        return _unpack_output(entry, seq, time, buffer, position)
+    if kind not in EVENTS:
+        raise RemoteProtocolError(f"events: {readable(kind)[:64]!r} is no kind of event")
+    cls, fields = EVENTS[kind]
+    last = 3 + len(fields)
+    if len(entry) < last:
+        raise RemoteProtocolError(f"events: an entry of kind {kind} ends too early")
+    values = [form.read(value, kind) for form, value in zip(fields.values(), entry[3:last], strict=True)]
+    if cls is Gap and values[0] < seq:
+        raise RemoteProtocolError("events: a gap ends before it begins")
+    return cls(seq, *values, time), position
+
+
+def _unpack_output(
+    entry: list[Any], seq: int, time: float, buffer: memoryview, position: int
+) -> tuple[Event, int]:
+    if len(entry) < 6:
+        raise RemoteProtocolError("events: an entry of kind output ends too early")
+    _, _, _, stream, offset, length = entry[:6]
+    end = position + _output_length(length)
+    if end > len(buffer):
+        raise RemoteProtocolError("events: the buffer ends before an output does")
+    return _output(seq, stream, offset, bytes(buffer[position:end]), time), end
+
+
+def _output_length(length: object) -> int:
+    if type(length) is not int or not 0 < length <= MAX_EVENT:
+        raise RemoteProtocolError(f"output: its length is no int from 1 to {MAX_EVENT}")
+    return length
+
+
+def _output(seq: int, stream: object, offset: object, data: bytes, time: float) -> Output:
+    if stream not in ("stdout", "stderr") or type(offset) is not int or offset < 0:
+        raise RemoteProtocolError("output: its stream or offset is wrong")
+    return Output(seq, stream, offset, data, time)
+
+
+def read_response_to_wire(response: ReadResponse) -> tuple[Content, list[Frame]]:
+    """Return the fields of a `read_reply` but its status, and its one buffer, or none without output."""
+    content = {
+        "process_id": response.process_id,
+        "instance": response.instance,
+        "events": [pack_event(event) for event in response.chunks],
+        "next_seq": response.next_seq,
+        "first_seq": response.first_seq,
+        "last_seq": response.last_seq,
+        "exited": response.exited,
+        "closed": response.closed,
+        "exit_code": response.exit_code,
+        "signal": response.signal,
+        "failure": None if response.failure is None else plain(response.failure),
+        "dropped_bytes": response.dropped_bytes,
+    }
+    data = b"".join([event.data for event in response.chunks if isinstance(event, Output)])
+    return content, [data] if data else []
+
+
+def read_response_from_wire(content: Content, buffers: Sequence[Frame]) -> ReadResponse:
+    """Return the page that a `read_reply` without error holds.
+
+    Raises:
+        RemoteProtocolError: a field or an event is wrong, or the buffer has too few or too many bytes.
+    """
+    _REPLIES["read"].check(content, "read_reply")
+    failure = Optional(PLAIN).read(content.get("failure"), "failure")
+    return ReadResponse(
+        process_id=content["process_id"],
+        instance=content["instance"],
+        chunks=_unpack_events(content["events"], _one_buffer(buffers)),
+        next_seq=content["next_seq"],
+        first_seq=content["first_seq"],
+        last_seq=content["last_seq"],
+        exited=content["exited"],
+        closed=content["closed"],
+        exit_code=content.get("exit_code"),
+        signal=content.get("signal"),
+        failure=failure,
+        dropped_bytes=COUNTS.read(content["dropped_bytes"], "dropped_bytes"),
+    )
+
+
+def _unpack_events(entries: list[Any], buffer: memoryview) -> tuple[Event, ...]:
+    if len(entries) > PAGE_EVENTS:
+        raise RemoteProtocolError(f"a page holds {len(entries)} events, and {PAGE_EVENTS} are allowed")
+    events, position = [], 0
+    for entry in entries:
+        event, position = unpack_event(entry, buffer, position)
+        events.append(event)
+    if position != len(buffer):
+        raise RemoteProtocolError(f"a page has {len(buffer)} bytes of output, and its events {position}")
+    return tuple(events)
+
+
+def _one_buffer(buffers: Sequence[Frame]) -> memoryview:
+    if len(buffers) > 1:
+        raise RemoteProtocolError(f"a message has {len(buffers)} buffers where one is meant")
+    return memoryview(buffers[0] if buffers else b"").cast("B")
+
+
+@dataclass(slots=True, frozen=True)
+class Announcement:
+    """What a broadcast says of a process: an event, or only how far its log goes.
+
+    Args:
+        seq: last event that the log has, as far as the sender knew.
+        event: `None` for `behind` and for a `process_tail`.
+        state: of a `process_tail`; else empty.
+    """
+
+    process_id: str
+    instance: int
+    seq: int
+    event: Event | None = None
+    state: str = ""
+
+
+def broadcast_content(
+    process_id: str, instance: int, event: Event
+) -> tuple[str, bytes, Content, list[Frame]]:
+    """Return type, topic, content and buffers of the broadcast of an event (never of a `Gap`)."""
+    kind = KIND_OF[type(event)]
+    content: Content = {
+        "process_id": process_id,
+        "instance": instance,
+        "seq": last_seq_of(event),
+        "time": event.time,
+    }
+    for name, form in EVENTS[kind][1].items():
+        content[name] = form.write(getattr(event, name))
+    if isinstance(event, Output):
+        return "process_output", _topic(process_id, event.stream), content, [event.data]
+    return f"process_{kind}", _topic(process_id, kind), content, []
+
+
+def behind_content(
+    process_id: str, instance: int, seq: int, stream: Stream, offset: int, time: float
+) -> tuple[str, bytes, Content, list[Frame]]:
+    """Return the broadcast that carries no output and tells that the log has events up to `seq`."""
+    content = {
+        "process_id": process_id,
+        "instance": instance,
+        "seq": seq,
+        "time": time,
+        "stream": stream,
+        "offset": offset,
+        "behind": True,
+    }
+    return "process_output", _topic(process_id, stream), content, []
+
+
+def tail_content(
+    process_id: str, instance: int, seq: int, state: State
+) -> tuple[str, bytes, Content, list[Frame]]:
+    """Return the broadcast that repeats where a process's log ends."""
+    content = {"process_id": process_id, "instance": instance, "seq": seq, "state": state}
+    return "process_tail", _topic(process_id, "tail"), content, []
+
+
+def _topic(process_id: str, last: str) -> bytes:
+    return f"p.{process_id}.{last}".encode()
+
+
+def announcement_from_broadcast(message: Message) -> Announcement:
+    """Return what a `process_*` broadcast says.
+
+    Raises:
+        RemoteProtocolError: it is none, a field is wrong, or its buffer is.
+    """
+    content, fields = message.content, _BROADCASTS.get(message.msg_type)
+    if fields is None or not message.msg_type.startswith("process_"):
+        raise RemoteProtocolError(f"{readable(message.msg_type)[:64]!r} is no broadcast of a process")
+    fields.check(content, message.msg_type)
+    process_id, instance, seq = content["process_id"], content["instance"], content["seq"]
+    if message.msg_type == "process_tail":
+        return Announcement(process_id, instance, seq, None, content["state"])
+    if content.get("behind"):
+        return Announcement(process_id, instance, seq)
+    return Announcement(process_id, instance, seq, event_from_broadcast(message))
+
+
+def event_from_broadcast(message: Message) -> Event:
+    """Return the event that a broadcast other than `behind` and `process_tail` carries.
+
+    Raises:
+        RemoteProtocolError: it carries none, a field is wrong, or its buffer is.
+    """
+    content, kind = message.content, message.msg_type.removeprefix("process_")
+    data = _one_buffer(message.buffers)
+    entry = [kind, content.get("seq"), content.get("time"), *map(content.get, EVENTS.get(kind, ((), ()))[1])]
+    if kind == "output":
+        entry.append(len(data))
+    event, end = unpack_event(entry, data, 0)
+    if end != len(data):
+        raise RemoteProtocolError(f"a {message.msg_type} has a buffer of {len(data)} bytes, not {end}")
+    return event
