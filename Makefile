@@ -45,10 +45,10 @@ format: $(STAMP)
 	$(RUN) -m ruff format .
 
 bench: $(STAMP)
-	$(RUN) -m pytest tests/benchmarks -m bench -s $(PYTEST_ARGS)
+	$(RUN) -m pytest tests/benchmarks -m bench -s -o timeout=900 -o faulthandler_timeout=900 $(PYTEST_ARGS)
 
 soak: $(STAMP)
-	$(RUN) -m pytest tests -m soak $(PYTEST_ARGS)
+	$(RUN) -m pytest tests -m soak -o timeout=3600 -o faulthandler_timeout=3600 $(PYTEST_ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

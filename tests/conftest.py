@@ -15,9 +15,6 @@ import pytest
 from tests import leaks
 from tests.support import deadline
 
-ASYNC_SECONDS = 30.0
-"""Deadline of one `async def` test; a `timeout` marker replaces it."""
-
 FOLDERS = {
     "HOME": "h",
     "XDG_STATE_HOME": "s",
@@ -51,8 +48,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not _is_async(pyfuncitem):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    marker = pyfuncitem.get_closest_marker("timeout")
-    seconds = float(marker.args[0]) * 0.9 if marker and marker.args else ASYNC_SECONDS
+    seconds = _deadline_of(pyfuncitem)
 
     async def within_deadline() -> None:
         async with deadline(seconds):
@@ -62,6 +58,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     assert isinstance(runner, asyncio.Runner)
     runner.run(within_deadline())
     return True
+
+
+def _deadline_of(item: pytest.Item) -> float:
+    """Return the seconds of one test: less than the net's, so that it ends with a traceback of what waits."""
+    marker = item.get_closest_marker("timeout")
+    net = marker.args[0] if marker and marker.args else item.config.getini("timeout")
+    return float(net) * 0.8
 
 
 def _is_async(item: pytest.Item) -> bool:

@@ -34,8 +34,8 @@ def take() -> Snapshot:
     return Snapshot(frozenset(_pids()), _descriptors(), threads, len(_open_zmq_sockets()))
 
 
-def find(before: Snapshot, home: Path) -> list[str]:
-    """Return one line for each thing that is new and still there after a moment to go.
+def find(before: Snapshot, home: Path, seconds: float = 1.0) -> list[str]:
+    """Return one line for each thing that is new and still there after `seconds`.
 
     `home` is the test's private folder: a process that mentions it is of the test, whoever its parent is.
     """
@@ -43,7 +43,7 @@ def find(before: Snapshot, home: Path) -> list[str]:
         return []
     gc.collect()
     try:
-        wait_until(lambda: not _left(before, home), seconds=1.0)
+        wait_until(lambda: not _left(before, home), seconds)
     except TimeoutError:
         return _left(before, home)
     return []

@@ -1,0 +1,26 @@
+"""What users install holds the package, its types marker and its licence, and nothing else."""
+
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests.sources import MODULES, PACKAGE, ROOT
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_package_alone(tmp_path: Path) -> None:
+    """The wheel, built without network, has every module, `py.typed`, the licence and the command."""
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    done = subprocess.run(build, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        names = set(wheel.namelist())
+        commands = wheel.read(f"execzmq-{version('execzmq')}.dist-info/entry_points.txt").decode()
+    modules = {path.relative_to(ROOT).as_posix() for path in [*MODULES, PACKAGE / "py.typed"]}
+    assert {name for name in names if ".dist-info/" not in name} == modules
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert "execzmq = execzmq.cli.main:main" in commands
