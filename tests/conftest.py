@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 
 from tests import leaks
-from tests.support import deadline
+from tests.support import Deadline
 
 FOLDERS = {
     "HOME": "h",
@@ -51,7 +51,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     seconds = _deadline_of(pyfuncitem)
 
     async def within_deadline() -> None:
-        async with deadline(seconds):
+        async with Deadline(seconds):
             await pyfuncitem.obj(**arguments)
 
     runner = pyfuncitem.funcargs["runner"]
@@ -151,5 +151,5 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         reporter.write_line(f"not run: {report.nodeid}: {reason.removeprefix('Skipped: ')}")
     deselected = len(reporter.stats.get("deselected", []))
-    if deselected and not session.config.option.keyword:
+    if deselected and not session.config.option.keyword and "not soak" in session.config.option.markexpr:
         reporter.write_line(f"not run: {deselected} tests that `make bench` and `make soak` run")
