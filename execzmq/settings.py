@@ -32,6 +32,8 @@ QUIET_AFTER = 5.0
 """Seconds without news after which a client asks by a `read`."""
 LONG_POLL = 30.0
 """Most seconds that `read` and `wait` wait."""
+HELD_BYTES = 4 * MIB
+"""Most bytes of live events that a client holds while it reads a page."""
 LEASE = 30.0
 """Most seconds of a lease."""
 STARTER_GONE = 10.0
@@ -46,6 +48,12 @@ REPLY_KEPT = 60.0
 """Seconds for which the answer of a changing method is kept for a repeated request."""
 REPLIES_PER_SESSION = 256
 REPLIES_TOTAL = 4096
+SESSIONS = 65536
+"""Most client sessions that a server remembers at a time."""
+SESSION_KEPT = 60.0
+"""Seconds for which a session is remembered after its lease has run out."""
+CURSORS_PER_SESSION = 4096
+"""Most processes whose cursor one session tells."""
 PAGES_PER_CLIENT = 16 * MIB
 """Most bytes of pages that are on their way to one client session."""
 XPUB_HWM = 64

@@ -1,0 +1,238 @@
+"""Own what a server remembers of its clients: answers for repeated requests, sessions, leases and cursors.
+
+Nothing here is told before the message has been verified; that is the caller's order. Memory is bounded by
+number, and what nobody asks for any more is forgotten by time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar
+
+from execzmq.errors import LimitExceeded, PermissionRefused
+from execzmq.settings import (
+    CURSORS_PER_SESSION,
+    LEASE,
+    REPLIES_PER_SESSION,
+    REPLIES_TOTAL,
+    REPLY_KEPT,
+    SESSION_KEPT,
+    SESSIONS,
+    STARTER_GONE,
+)
+
+A = TypeVar("A")
+
+
+class Seen(Enum):
+    """Whether a request of a changing method has come before."""
+
+    NEW = "new"
+    IN_PROGRESS = "in progress"
+    ANSWERED = "answered"
+
+
+class Answers(Generic[A]):
+    """Answers of changing methods, so that a repeated request is answered and not done again.
+
+    A request is named by the identity of its peer, its session and its message id. One in progress is
+    never forgotten; of the answered ones the oldest are, by age or where room is needed.
+    """
+
+    def __init__(
+        self, kept: float = REPLY_KEPT, per_session: int = REPLIES_PER_SESSION, total: int = REPLIES_TOTAL
+    ) -> None:
+        self._kept = kept
+        self._per_session = per_session
+        self._total = total
+        self._in_progress: set[tuple[str, str, str]] = set()
+        self._answered: dict[tuple[str, str, str], tuple[float, A]] = {}
+        self._of_session: dict[tuple[str, str], dict[str, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._in_progress) + len(self._answered)
+
+    def begin(self, identity: str, session: str, msg_id: str, now: float) -> tuple[Seen, A | None]:
+        """Tell whether to do a request (`NEW`), to leave it be, or to send the returned answer once more.
+
+        Raises:
+            LimitExceeded: too many requests are in progress, in this session or in all.
+        """
+        self.expire(now)
+        key = (identity, session, msg_id)
+        if key in self._answered:
+            return Seen.ANSWERED, self._answered[key][1]
+        if key in self._in_progress:
+            return Seen.IN_PROGRESS, None
+        self._make_room(identity, session)
+        self._in_progress.add(key)
+        self._of_session.setdefault((identity, session), {})[msg_id] = None
+        return Seen.NEW, None
+
+    def finish(self, identity: str, session: str, msg_id: str, answer: A, now: float) -> None:
+        """Keep the answer of a request in progress."""
+        key = (identity, session, msg_id)
+        if key in self._in_progress:
+            self._in_progress.remove(key)
+            self._answered[key] = (now, answer)
+
+    def abandon(self, identity: str, session: str, msg_id: str) -> None:
+        """Forget a request that was not done after all, so that a repeat is done."""
+        self._forget((identity, session, msg_id))
+
+    def expire(self, now: float) -> None:
+        """Forget the answers that are older than they are kept for."""
+        while self._answered:
+            key = next(iter(self._answered))
+            if self._answered[key][0] + self._kept > now:
+                return
+            self._forget(key)
+
+    def _make_room(self, identity: str, session: str) -> None:
+        own = self._of_session.get((identity, session), {})
+        if len(own) >= self._per_session:
+            self._forget_oldest(((identity, session, msg_id) for msg_id in own), self._per_session)
+        if len(self) >= self._total:
+            self._forget_oldest(iter(self._answered), self._total)
+
+    def _forget_oldest(self, candidates: Iterator[tuple[str, str, str]], limit: int) -> None:
+        oldest = next((key for key in candidates if key in self._answered), None)
+        if oldest is not None:
+            self._forget(oldest)
+            return
+        raise LimitExceeded(
+            f"{limit} requests are in progress, which is the most; wait for replies first",
+            limit=limit,
+            value=limit,
+        )
+
+    def _forget(self, key: tuple[str, str, str]) -> None:
+        self._in_progress.discard(key)
+        self._answered.pop(key, None)
+        own = self._of_session.get(key[:2])
+        if own is not None:
+            own.pop(key[2], None)
+            if not own:
+                del self._of_session[key[:2]]
+
+
+@dataclass(slots=True)
+class _Session:
+    """One client session: whose it is, how long its lease runs, and how far it has read."""
+
+    identity: str | None
+    last_word: float
+    lease_until: float
+    has_lapsed: bool = False
+    cursors: dict[str, int] = field(default_factory=dict)
+
+
+class Sessions:
+    """The client sessions of a server.
+
+    A session belongs to the identity (ZAP's User-Id) under which it was first heard. Its first word counts
+    as a lease of 30 s, so that a client that dies at once is noticed like any other.
+    """
+
+    def __init__(self, lease: float = LEASE, kept: float = SESSION_KEPT, most: int = SESSIONS) -> None:
+        self._lease = lease
+        self._kept = kept
+        self._most = most
+        self._sessions: dict[str, _Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def hear(self, session: str, identity: str, now: float) -> None:
+        """Note that a session has sent something, before the request is looked at any further.
+
+        Raises:
+            PermissionRefused: the session belongs to another identity.
+            LimitExceeded: there are too many sessions.
+        """
+        known = self._sessions.get(session)
+        if known is None:
+            self._check_room()
+            self._sessions[session] = _Session(identity, now, now + self._lease)
+            return
+        if known.identity is None:
+            known.identity = identity
+        elif known.identity != identity:
+            raise PermissionRefused("this session belongs to another user; a client makes its own random one")
+        known.last_word = now
+
+    def adopt(self, session: str, now: float) -> None:
+        """Note a session of an earlier server life: its lease counts as fresh, its cursors as unknown.
+
+        It belongs to whoever speaks first in its name, since only its owner knows the random id.
+        """
+        self._sessions.setdefault(session, _Session(None, now, now + self._lease))
+
+    def lease(self, session: str, seconds: float, now: float) -> None:
+        """Renew the lease of a session that was heard; 0 ends it, more than 30 s are 30 s."""
+        known = self._sessions[session]
+        known.lease_until = now + min(max(seconds, 0.0), self._lease)
+        known.has_lapsed = False
+
+    def tell(self, session: str, cursors: Mapping[str, int]) -> None:
+        """Note how far a session that was heard has read in some processes; a cursor never goes back.
+
+        Raises:
+            LimitExceeded: it tells of too many processes.
+        """
+        own = self._sessions[session].cursors
+        if len(own.keys() | cursors.keys()) > CURSORS_PER_SESSION:
+            raise LimitExceeded(
+                f"a session tells the cursors of {CURSORS_PER_SESSION} processes at most",
+                limit=CURSORS_PER_SESSION,
+                value=len(own.keys() | cursors.keys()),
+            )
+        for process_id, seq in cursors.items():
+            own[process_id] = max(seq, own.get(process_id, 0))
+
+    def cursor(self, session: str, process_id: str) -> int | None:
+        """Return the last seq that a session told it has, or `None` where it never told."""
+        known = self._sessions.get(session)
+        return None if known is None else known.cursors.get(process_id)
+
+    def drop_process(self, process_id: str) -> None:
+        """Forget the cursors of a process that is forgotten."""
+        for known in self._sessions.values():
+            known.cursors.pop(process_id, None)
+
+    def is_gone(self, session: str, now: float, after: float = STARTER_GONE) -> bool:
+        """Tell whether a session has sent nothing for `after` seconds."""
+        known = self._sessions.get(session)
+        return known is None or now - known.last_word >= after
+
+    def has_lease(self, session: str, now: float) -> bool:
+        """Tell whether a session's lease still runs."""
+        known = self._sessions.get(session)
+        return known is not None and now < known.lease_until
+
+    def count_leases(self, now: float) -> int:
+        """Return how many leases run."""
+        return sum(now < known.lease_until for known in self._sessions.values())
+
+    def expired(self, now: float) -> list[str]:
+        """Return the sessions whose lease has run out since the last call; forget those long silent."""
+        lapsed = []
+        for session, known in list(self._sessions.items()):
+            if known.lease_until > now:
+                continue
+            if not known.has_lapsed:
+                known.has_lapsed = True
+                lapsed.append(session)
+            if max(known.lease_until, known.last_word) + self._kept <= now:
+                del self._sessions[session]
+        return lapsed
+
+    def _check_room(self) -> None:
+        if len(self._sessions) >= self._most:
+            raise LimitExceeded(
+                f"{self._most} client sessions are remembered, which is the most; try again in a minute",
+                limit=self._most,
+                value=len(self._sessions),
+            )
