@@ -1,0 +1,133 @@
+"""Own the rules by which the variables of a process are made; know nothing of where the base comes from.
+
+Pure: names and values are bytes, as Unix has them, and nothing here reads the variables of this program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from execzmq.errors import InvalidRequest
+from execzmq.types.params import EnvPolicy
+
+MARK_NAME = b"EXECZMQ_PROCESS"
+"""Variable that tells to which process of the server a command and its descendants belong."""
+
+CORE_NAMES: Mapping[str, str] = {
+    "HOME": "programs look for their configuration there",
+    "LANG": "without it text that is not ASCII becomes unreadable",
+    "LC_*": "the same, by kind of text",
+    "LOGNAME": "POSIX's name of the user",
+    "PATH": "without it no command is found by name",
+    "SHELL": "programs that offer a shell start this one",
+    "TEMP": "folder for temporary files, as some programs name it",
+    "TERM": "what the terminal understands",
+    "TMP": "folder for temporary files, as some programs name it",
+    "TMPDIR": "POSIX's folder for temporary files",
+    "TZ": "times would be shown in another zone",
+    "USER": "the name of the user, as BSD has it",
+    "USERNAME": "the same, as some programs name it",
+}
+"""Patterns of `inherit="core"` with the reason for each.
+
+`XDG_RUNTIME_DIR` is not among them: it leads to the sockets of the user's session, which act for the user.
+"""
+
+SECRET_NAMES: tuple[str, ...] = (
+    "*KEY*",
+    "*SECRET*",
+    "*TOKEN*",
+    "*PASSWORD*",
+    "*PASSWD*",
+    "*PASSPHRASE*",
+    "*CREDENTIAL*",
+    "*COOKIE*",
+    "*PRIVATE*",
+    "AUTH_*",
+    "*_AUTH",
+    "*_AUTH_*",
+    "*_PASS",
+    "*_PAT",
+    "*_PWD",
+    "*_DSN",
+    "*DATABASE_URL",
+    "*CONNECTION_STRING*",
+)
+"""Patterns of variables that are likely to hold a secret or to lead to one; rather one too many."""
+
+
+def build_env(
+    base: Mapping[bytes, bytes], policy: EnvPolicy | None, mark: bytes | None
+) -> dict[bytes, bytes]:
+    """Return the variables of a process: `base` shaped by `policy`, and the mark.
+
+    An environment that comes out empty stays empty, since that is what was asked for: it gets no mark.
+
+    Args:
+        base: the variables that the client gave, or those of this machine.
+        policy: `None` = the base as it is.
+        mark: value of `EXECZMQ_PROCESS`, as `process_mark` makes it; `None` = no mark.
+
+    Raises:
+        InvalidRequest: a name is empty or has `=` or NUL in it, or a value has NUL; names the entry, never
+            its value.
+    """
+    env = dict(base) if policy is None else _shape(base, policy)
+    for name, value in env.items():
+        _check(name, value)
+    if env and mark is not None:
+        env[MARK_NAME] = mark
+    return env
+
+
+def process_mark(process_id: str, instance: int) -> bytes:
+    """Return the value of `EXECZMQ_PROCESS` for one instance of a process."""
+    return f"{process_id}.{instance:016x}".encode()
+
+
+def core_only(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the variables that a program needs to run at all (`CORE_NAMES`)."""
+    return _keep(env, CORE_NAMES)
+
+
+def without_secrets(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the variables whose names do not speak of secrets (`SECRET_NAMES`)."""
+    return _drop(env, SECRET_NAMES)
+
+
+def _shape(base: Mapping[bytes, bytes], policy: EnvPolicy) -> dict[bytes, bytes]:
+    env = _drop(_inherit(base, policy), policy.exclude)
+    env.update(policy.set)
+    return _keep(env, policy.include_only) if policy.include_only else env
+
+
+def _inherit(base: Mapping[bytes, bytes], policy: EnvPolicy) -> Mapping[bytes, bytes]:
+    if policy.inherit == "none":
+        return {}
+    return core_only(base) if policy.inherit == "core" else base
+
+
+def _keep(env: Mapping[bytes, bytes], patterns: Iterable[str]) -> dict[bytes, bytes]:
+    wanted = [pattern.upper() for pattern in patterns]
+    return {name: value for name, value in env.items() if _matches(name, wanted)}
+
+
+def _drop(env: Mapping[bytes, bytes], patterns: Iterable[str]) -> dict[bytes, bytes]:
+    unwanted = [pattern.upper() for pattern in patterns]
+    return {name: value for name, value in env.items() if not _matches(name, unwanted)}
+
+
+def _matches(name: bytes, patterns: Iterable[str]) -> bool:
+    text = name.decode("utf-8", "surrogateescape").upper()
+    return any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def _check(name: bytes, value: bytes) -> None:
+    shown = name.decode("utf-8", "backslashreplace")
+    if not name:
+        raise InvalidRequest("a variable of env has an empty name", field="env", name=shown)
+    if b"=" in name or b"\0" in name:
+        raise InvalidRequest(f"env: the name {shown!r} has '=' or NUL in it", field="env", name=shown)
+    if b"\0" in value:
+        raise InvalidRequest(f"env: the value of {shown!r} has NUL in it", field="env", name=shown)
