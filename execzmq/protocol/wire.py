@@ -249,9 +249,8 @@ def _unpack_header(frame: Frame) -> dict[str, Any]:
 def _unpack(frame: Frame, name: str) -> dict[str, Any]:
     if len(frame) == 1 and frame == _EMPTY:
         return {}
-    hook = _Counter().count if len(frame) > MAX_CONTAINERS else None
     try:
-        value = _unpackb(frame, max_ext_len=0, ext_hook=_refuse, object_hook=hook, list_hook=hook)
+        value = _unpackb(frame, max_ext_len=0) if len(frame) <= MAX_CONTAINERS else _unpack_large(frame)
     except _UNPACK_ERRORS as error:
         raise RemoteProtocolError(f"the {name} of a message is not valid msgpack: {error}") from error
     if not isinstance(value, dict):
@@ -260,34 +259,32 @@ def _unpack(frame: Frame, name: str) -> dict[str, Any]:
     return value
 
 
-def _refuse(code: int, _data: bytes) -> object:
-    raise ValueError(f"extension type {code}")
+def _unpack_large(frame: Frame) -> object:
+    """Unpack, but stop at very many containers, each of which may take one byte packed and 64 unpacked."""
+    numbers = itertools.count(1)
 
-
-class _Counter:
-    """Stop a large frame from unpacking to very many containers, each of which takes more than its byte."""
-
-    def __init__(self) -> None:
-        self._left = MAX_CONTAINERS
-
-    def count(self, container: object) -> object:
-        self._left -= 1
-        if self._left < 0:
+    def count(container: object) -> object:
+        if next(numbers) > MAX_CONTAINERS:
             raise _exceeded("maps and lists in a message", MAX_CONTAINERS, MAX_CONTAINERS + 1)
         return container
 
+    return _unpackb(frame, max_ext_len=0, object_hook=count, list_hook=count)
+
 
 def _check_nesting(value: dict[str, Any], name: str) -> None:
-    level: list[Any] = [inner for inner in value.values() if type(inner) in _CONTAINERS]
-    for _ in range(MAX_NESTING - 1):
-        if not level:
-            return
+    for inner in value.values():
+        if type(inner) in _CONTAINERS:
+            break
+    else:
+        return  # nearly every message: this is the fast path
+    level: list[Any] = [value]
+    for _ in range(MAX_NESTING):
         level = [
             inner
             for outer in level
             for inner in (outer.values() if type(outer) is dict else outer)
             if type(inner) in _CONTAINERS
         ]
-    if not level:
-        return
+        if not level:
+            return
     raise _exceeded(f"levels in the {name} of a message", MAX_NESTING, MAX_NESTING + 1)
