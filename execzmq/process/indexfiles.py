@@ -1,0 +1,294 @@
+"""Own the index of one log on disk: files of records named by their first seq; know nothing of the data.
+
+A file from which records were taken away is replaced as a whole (temporary name, rename). Only the last file
+is written; its descriptor is the only one that stays open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from execzmq.process.index import RECORD_SIZE, STREAM_BYTE, STREAMS, Record, RecordStream, first_where, unpack
+
+_FIRST_BLOCK = 64
+_LARGEST_BLOCK = 4096
+
+
+@dataclass(slots=True)
+class IndexSegment:
+    """One file: seqs of its first and last record, how many it has, and whether some of them are stale."""
+
+    first: int
+    last: int
+    count: int
+    stale: bool = False
+
+    @property
+    def is_dense(self) -> bool:
+        """Tell whether it has a record for every seq from its first to its last."""
+        return self.last - self.first + 1 == self.count
+
+
+class IndexFiles:
+    """The files `idx.<first seq>` of one folder.
+
+    Args:
+        folder: where they are; it must exist before the first record is written.
+        segment_records: records after which the next file is begun.
+    """
+
+    def __init__(self, folder: str, segment_records: int) -> None:
+        self._stem = f"{folder}/idx."
+        self._segment_records = segment_records
+        self._firsts: list[int] = []
+        self._fd = -1
+        self.segments: list[IndexSegment] = []
+        self.records = 0
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """Return the bytes of all files."""
+        return self.records * RECORD_SIZE
+
+    # Opening what an earlier life has left
+
+    def load(self, firsts: Iterable[int]) -> int:
+        """Take up the files that begin with the seqs `firsts`; cut off a torn end.
+
+        Returns how many records were not whole (after the kill of a server at most one).
+        """
+        return sum(self._load_file(first) for first in sorted(firsts))
+
+    def _load_file(self, first: int) -> int:
+        size = os.stat(self._path(first)).st_size
+        segment = IndexSegment(first, first, size // RECORD_SIZE)
+        bad = 1 if size % RECORD_SIZE else 0
+        if bad or (size and self._last_of(segment) is None):
+            bad += self._cut(segment)
+        last = self._last_of(segment) if segment.count else None
+        overlaps = bool(self.segments) and first <= self.segments[-1].last
+        if last is None or overlaps:
+            os.unlink(self._path(first))
+            return bad
+        segment.last = last.seq
+        segment.stale = not segment.is_dense
+        self._add(segment)
+        self.records += segment.count
+        return bad
+
+    def _cut(self, segment: IndexSegment) -> int:
+        """Cut a file before its first bad record; return how many whole records' worth that was."""
+        block = self._pread(segment, 0, segment.count)
+        good = 0
+        while good < segment.count and unpack(block, good * RECORD_SIZE) is not None:
+            good += 1
+        bad, segment.count = segment.count - good, good
+        os.truncate(self._path(segment.first), good * RECORD_SIZE)
+        return bad
+
+    # Writing
+
+    def append(self, packed: bytes, seq: int) -> None:
+        """Add one or more packed records, the first of which has `seq`; wholly or not at all.
+
+        Raises:
+            OSError: the disk failed or is full; the index ends where it did before.
+        """
+        segment = self._writable(seq)
+        position, written = segment.count * RECORD_SIZE, 0
+        while written < len(packed):
+            written += os.pwrite(self._fd, packed[written:], position + written)
+        count = written // RECORD_SIZE
+        segment.count += count
+        segment.last = seq + count - 1
+        self.records += count
+
+    def _writable(self, seq: int) -> IndexSegment:
+        last = self.segments[-1] if self.segments else None
+        if last is not None and 0 < last.count < self._segment_records:
+            if self._fd < 0:
+                self._fd = os.open(self._path(last.first), os.O_RDWR | os.O_CLOEXEC)
+            return last
+        if last is None or last.count:
+            self.close()
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            self._fd = os.open(self._path(seq), flags, 0o600)
+            last = IndexSegment(seq, seq, 0)
+            self._add(last)
+        return last
+
+    def _add(self, segment: IndexSegment) -> None:
+        self.segments.append(segment)
+        self._firsts.append(segment.first)
+
+    def close(self) -> None:
+        """Close the descriptor; the next `append` opens it again."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    # Reading
+
+    def blocks(self, seq: int) -> Generator[bytes, None, None]:
+        """Yield the records from the first one at or after `seq` on, in blocks of whole records."""
+        position = max(0, bisect_right(self._firsts, seq) - 1)
+        size = _FIRST_BLOCK
+        for segment in self.segments[position:]:
+            with self._opened(segment) as fd:
+                at = self._position(segment, seq, fd)
+                while at < segment.count:
+                    count = min(size, segment.count - at)
+                    yield os.pread(fd, count * RECORD_SIZE, at * RECORD_SIZE)
+                    at += count
+                    size = min(_LARGEST_BLOCK, size * 4)
+
+    def _position(self, segment: IndexSegment, seq: int, fd: int) -> int:
+        if seq <= segment.first or seq > segment.last:
+            return 0 if seq <= segment.first else segment.count
+        if segment.is_dense:
+            return seq - segment.first
+        return first_where(_reader(fd), segment.count, lambda record: record.seq >= seq)
+
+    def at_or_before(self, seq: int) -> Record | None:
+        """Return the last record whose seq is not above `seq`, `None` if there is none."""
+        position = bisect_right(self._firsts, seq) - 1
+        if position < 0:
+            return None
+        segment = self.segments[position]
+        with self._opened(segment) as fd:
+            at = self._position(segment, seq + 1, fd) - 1
+            return _reader(fd)(at) if at >= 0 else None
+
+    def first_where(self, wanted: Callable[[Record], bool]) -> Record | None:
+        """Return the first record that is `wanted`; all after it must be, none before it."""
+        position = first_where(lambda i: self._last_of(self.segments[i]), len(self.segments), wanted)
+        if position == len(self.segments):
+            return None
+        segment = self.segments[position]
+        with self._opened(segment) as fd:
+            read = _reader(fd)
+            at = first_where(read, segment.count, wanted)
+            return read(at) if at < segment.count else None
+
+    def count(self, stream: RecordStream, first: int, last: int) -> int:
+        """Return how many events of `stream` lie between the seqs `first` and `last`, both counted in."""
+        code, total = STREAMS.index(stream), 0
+        for block in self.blocks(first):
+            read = partial(_unpack_at, block)
+            end = first_where(read, len(block) // RECORD_SIZE, lambda record: record.seq > last)
+            total += block[STREAM_BYTE : end * RECORD_SIZE : RECORD_SIZE].count(code)
+            if end * RECORD_SIZE < len(block):
+                break
+        return total
+
+    def last_record(self) -> Record | None:
+        """Return the last record, `None` if there is none."""
+        return self._last_of(self.segments[-1]) if self.segments else None
+
+    def _last_of(self, segment: IndexSegment) -> Record | None:
+        return unpack(self._pread(segment, segment.count - 1, 1)) if segment.count else None
+
+    def _pread(self, segment: IndexSegment, at: int, count: int) -> bytes:
+        with self._opened(segment) as fd:
+            return os.pread(fd, count * RECORD_SIZE, at * RECORD_SIZE)
+
+    @contextlib.contextmanager
+    def _opened(self, segment: IndexSegment) -> Iterator[int]:
+        if self._fd >= 0 and segment is self.segments[-1]:
+            yield self._fd
+            return
+        fd = os.open(self._path(segment.first), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    # Taking records away
+
+    def mark_stale(self, first: int, last: int) -> None:
+        """Note that records of events that are gone lie between the seqs `first` and `last`."""
+        for segment in self.segments[max(0, bisect_right(self._firsts, first) - 1) :]:
+            if segment.first > last:
+                break
+            segment.stale = True
+
+    def compact(self, keep: Callable[[Record], bool], most: int) -> int:
+        """Rewrite up to `most` files that have stale records with those only that `keep` wants.
+
+        Files that have become small are joined. The last file is left alone. Returns the bytes freed.
+        """
+        run = self._stale_run(most)
+        if not run:
+            return 0
+        kept = [packed for segment in run for packed in self._kept_of(segment, keep)]
+        before = self.records
+        self._replace(run, kept)
+        return (before - self.records) * RECORD_SIZE
+
+    def _stale_run(self, most: int) -> list[IndexSegment]:
+        closed = self.segments[:-1]
+        begin = next((i for i, segment in enumerate(closed) if segment.stale), len(closed))
+        end = begin
+        while end < len(closed) and closed[end].stale and end - begin < most:
+            end += 1
+        if 0 < begin < end and closed[begin - 1].count < self._segment_records // 2:
+            begin -= 1
+        return closed[begin:end]
+
+    def _kept_of(self, segment: IndexSegment, keep: Callable[[Record], bool]) -> Iterator[bytes]:
+        block = self._pread(segment, 0, segment.count)
+        for at in range(0, len(block), RECORD_SIZE):
+            record = unpack(block, at)
+            if record is not None and keep(record):
+                yield block[at : at + RECORD_SIZE]
+
+    def _replace(self, run: list[IndexSegment], kept: list[bytes]) -> None:
+        """Put one file with the records `kept` in the place of the files of `run`.
+
+        The old files go after the new one has its name: a crash in between leaves files that overlap, of
+        which `load` takes the first, or files that have records of dropped events only.
+        """
+        joined = []
+        if kept:
+            first, last = unpack(kept[0]), unpack(kept[-1])
+            assert first is not None
+            assert last is not None
+            joined = [IndexSegment(first.seq, last.seq, len(kept))]
+            _write_whole(f"{self._stem}tmp", self._path(first.seq), b"".join(kept))
+        for segment in run:
+            if not joined or segment.first != joined[0].first:
+                os.unlink(self._path(segment.first))
+        begin = self.segments.index(run[0])
+        self.segments[begin : begin + len(run)] = joined
+        self._firsts = [segment.first for segment in self.segments]
+        self.records += len(kept) - sum(segment.count for segment in run)
+
+    def _path(self, first: int) -> str:
+        return f"{self._stem}{first}"
+
+
+def _reader(fd: int) -> Callable[[int], Record | None]:
+    def read(position: int) -> Record | None:
+        return unpack(os.pread(fd, RECORD_SIZE, position * RECORD_SIZE))
+
+    return read
+
+
+def _unpack_at(block: bytes, position: int) -> Record | None:
+    return unpack(block, position * RECORD_SIZE)
+
+
+def _write_whole(temporary: str, path: str, data: bytes) -> None:
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+    finally:
+        os.close(fd)
+    os.rename(temporary, path)

@@ -1,0 +1,152 @@
+"""Own the list of all starts, ends and forgets of one state folder: a file that a restart reads to its end.
+
+One line a record: crc32 of the rest in hex, a space, JSON in ASCII. Knows nothing of what the fields mean but
+`kind`, `process_id` and `instance`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+from zlib import crc32
+
+KINDS = frozenset(("start", "end", "forget"))
+
+Entry: TypeAlias = dict[str, Any]
+
+
+class Journal:
+    """The file `path`; it is opened by the first call that needs it, and no other process writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = -1
+        self._size = 0
+        self.records = 0
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one record, wholly or not at all.
+
+        `bytes` in it are written as `os.fsdecode` has them, and read back as such text.
+
+        Raises:
+            ValueError: its `kind` is none of `start`, `end` and `forget`.
+            OSError: the disk failed or is full; the journal ends where it did before.
+        """
+        line = _line_of(record)
+        fd = self._opened()
+        written = os.pwrite(fd, line, self._size)
+        while written < len(line):
+            written += os.pwrite(fd, line[written:], self._size + written)
+        self._size += len(line)
+        self.records += 1
+
+    def replay(self) -> list[Entry]:
+        """Return all records, the oldest first; cut the file before the first line that is torn or damaged.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        fd = self._opened()
+        records, good = _parse(_read_all(fd))
+        if good < os.fstat(fd).st_size:
+            os.ftruncate(fd, good)
+        self._size, self.records = good, len(records)
+        return records
+
+    def compact(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Replace the file by one that has only `records`; after a crash it is the old or the new one whole.
+
+        Raises:
+            OSError: the disk failed; the journal is as it was.
+        """
+        lines = [_line_of(record) for record in records]
+        data = b"".join(lines)
+        temporary = self._path.with_name(self._path.name + ".tmp")
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(fd, data[written:], written)
+            os.rename(temporary, self._path)
+        except BaseException:
+            os.close(fd)
+            raise
+        self.close()
+        self._fd, self._size, self.records = fd, len(data), len(lines)
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _opened(self) -> int:
+        if self._fd < 0:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._size = os.fstat(self._fd).st_size
+        return self._fd
+
+
+def without_forgotten(records: Iterable[Entry]) -> list[Entry]:
+    """Return the records of the processes that are not forgotten, in their order: what `compact` is to keep.
+
+    A `forget` takes away all records of its process_id and instance that stand before it.
+    """
+    kept: dict[tuple[Any, Any], list[tuple[int, Entry]]] = {}
+    for position, record in enumerate(records):
+        key = record.get("process_id"), record.get("instance")
+        if record["kind"] == "forget":
+            kept.pop(key, None)
+        else:
+            kept.setdefault(key, []).append((position, record))
+    return [record for _, record in sorted((e for part in kept.values() for e in part), key=lambda e: e[0])]
+
+
+def _line_of(record: Mapping[str, Any]) -> bytes:
+    if record.get("kind") not in KINDS:
+        raise ValueError(f"no kind of journal record: {record.get('kind')!r}")
+    body = json.dumps(record, separators=(",", ":"), default=_text_of).encode("ascii")
+    return b"%08x %b\n" % (crc32(body), body)
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, bytes):
+        return os.fsdecode(value)
+    raise TypeError(f"a journal record cannot hold a {type(value).__name__}")
+
+
+def _read_all(fd: int) -> bytes:
+    parts = []
+    position = 0
+    while part := os.pread(fd, 1 << 20, position):
+        parts.append(part)
+        position += len(part)
+    return b"".join(parts)
+
+
+def _parse(data: bytes) -> tuple[list[Entry], int]:
+    """Return the records of the lines that are whole, and the byte after the last of them."""
+    records: list[Entry] = []
+    good = 0
+    while (end := data.find(b"\n", good)) >= 0:
+        record = _record_of(data[good:end])
+        if record is None:
+            break
+        records.append(record)
+        good = end + 1
+    return records, good
+
+
+def _record_of(line: bytes) -> Entry | None:
+    check, _, body = line.partition(b" ")
+    if check != b"%08x" % crc32(body):
+        return None
+    try:
+        record = json.loads(body)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and record.get("kind") in KINDS else None

@@ -1,0 +1,453 @@
+"""Own the log of one process: its events in order, on disk from its first byte of output on.
+
+Data first, then the index record, and only then may anyone be told: every reader is a cursor into what stands
+here. Until there is output, or something else that a restart must find, the few events are held in memory and
+no file exists. Knows nothing of loops, sockets and clients; `now` is passed in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import TypeAlias
+
+from execzmq.process.index import (
+    LAST_KINDS,
+    RECORD_SIZE,
+    Kind,
+    Record,
+    RecordStream,
+    Segment,
+    cost_at,
+    droppable,
+    pack,
+    unpack,
+)
+from execzmq.process.indexfiles import IndexFiles
+from execzmq.process.paging import Dropped, LogPage, PageBuilder
+from execzmq.process.segments import SegmentedStream, has_data
+from execzmq.settings import KIB, MAX_EVENT, MIB, PAGE, PAGE_EVENTS, SEGMENT
+from execzmq.types.events import Stream
+
+__all__ = ["Dropped", "LogPage", "OutputLog", "Record"]
+
+OUTPUT_STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+_PREFIXES = {"stdout": "out", "stderr": "err", "meta": "meta"}
+_LEAST_SEGMENT = 4 * KIB
+_LARGEST_INDEX = 1 * MIB
+_CURSORS = 64
+"""Page ends whose place in the output is remembered."""
+_COMPACTED_AT_ONCE = 4
+"""Index files that one `shrink` rewrites."""
+
+Memo: TypeAlias = tuple[Kind, bytes, float]
+"""An event that was only in memory: its kind, payload and time."""
+
+
+class OutputLog:
+    """What one process did and wrote, in one folder.
+
+    Making the object does no IO.
+
+    Args:
+        folder: made at the first byte.
+        instance: names this log among those of its process_id.
+        budget: bytes that are kept in any case; decides how large a file grows.
+    """
+
+    def __init__(self, folder: Path, instance: int, budget: int) -> None:
+        self.folder = folder
+        self.instance = instance
+        self.budget = budget
+        self.last_seq = 0
+        self.last_kind: Kind | None = None
+        self.ends: dict[str, int] = dict.fromkeys(OUTPUT_STREAMS, 0)
+        self.dropped: dict[str, int] = dict.fromkeys(OUTPUT_STREAMS, 0)
+        self.damaged = False
+        self.discarded_bytes = 0
+        size = max(_LEAST_SEGMENT, min(SEGMENT, budget // 8))
+        self._data = {name: SegmentedStream(str(folder), prefix, size) for name, prefix in _PREFIXES.items()}
+        self._index = IndexFiles(str(folder), min(size, _LARGEST_INDEX) // RECORD_SIZE)
+        self._held: list[tuple[Record, bytes]] = []
+        self._held_bytes = 0
+        self._cursors: dict[int, tuple[int, int]] = {}
+        self.is_on_disk = False
+        self._is_counted = True
+
+    @classmethod
+    def from_memory(cls, folder: Path, instance: int, budget: int, events: Iterable[Memo]) -> OutputLog:
+        """Rebuild the log of a process that never had output, from what the journal says of it."""
+        log = cls(folder, instance, budget)
+        for kind, payload, time in events:
+            log.append(kind, payload, time)
+        return log
+
+    @classmethod
+    def open(
+        cls, folder: Path, instance: int, budget: int, now: float = 0.0, first: Iterable[Memo] = ()
+    ) -> OutputLog:
+        """Take up the log that an earlier life has left in `folder`; no folder is a log without events.
+
+        A torn last record is cut off. Bytes that no record speaks of become output events stamped `now`, or
+        are discarded and counted in `discarded_bytes` where the log has ended. `first` are the events that
+        may have been in memory only; they are recorded first where the index has nothing. `damaged` is set
+        where bytes are missing or more than one record is bad: what was told may then differ from the log.
+
+        Raises:
+            OSError: the folder cannot be read or written.
+        """
+        log = cls(folder, instance, budget)
+        log._load()
+        if not log.last_seq:
+            for kind, payload, time in first:
+                log.append(kind, payload, time)
+        log._adopt_data(now)
+        return log
+
+    def _load(self) -> None:
+        found = _files_in(self.folder)
+        if not found:
+            return
+        self.is_on_disk = any(found.get(prefix) for prefix in (*_PREFIXES.values(), "idx"))
+        for name, prefix in _PREFIXES.items():
+            self._data[name].load(found.get(prefix, ()))
+        bad = self._index.load(found.get("idx", ()))
+        last = self._index.last_record()
+        if last is not None:
+            self.last_seq, self.last_kind = last.seq, last.kind
+            self.ends = {name: last.end_of(name) for name in OUTPUT_STREAMS}
+        self.damaged = bad > 1 or self._lacks_data(last)
+        self._count_dropped()
+        self._is_counted = False
+
+    def _lacks_data(self, last: Record | None) -> bool:
+        if last is not None and self._data[last.stream].end < last.offset + last.length:
+            return True
+        return any(self._data[name].end < self.ends[name] for name in OUTPUT_STREAMS)
+
+    def _count_dropped(self) -> None:
+        for name in OUTPUT_STREAMS:
+            indexed = self._data[name].bytes_on_disk - max(0, self.pending(name))
+            self.dropped[name] = max(0, self.ends[name] - indexed)
+
+    def _adopt_data(self, now: float) -> None:
+        for name in OUTPUT_STREAMS:
+            if self.last_kind in LAST_KINDS or self.damaged:
+                self.discarded_bytes += self._data[name].cut(self.ends[name])
+            while self.commit(name, now) is not None:
+                pass
+
+    # What is there
+
+    @property
+    def first_seq(self) -> int:
+        """Return the seq of the first event that is still there, 0 if there is none."""
+        if self._held:
+            return self._held[0][0].seq
+        return self._index.segments[0].first if self._index.segments else 0
+
+    @property
+    def disk_bytes(self) -> int:
+        """Return the bytes of all files of the log, index and pending bytes counted in."""
+        return self._index.bytes_on_disk + sum(stream.bytes_on_disk for stream in self._data.values())
+
+    @property
+    def events_in_memory(self) -> int:
+        """Return how many events are held in memory only."""
+        return len(self._held)
+
+    def pending(self, stream: Stream) -> int:
+        """Return the bytes of `stream` that stand in the data but are no event yet."""
+        return self._data[stream].end - self.ends[stream]
+
+    def ends_at(self, seq: int) -> dict[str, int]:
+        """Return the end of each stream after the event `seq`.
+
+        Where that event was dropped with its record, and no page ended there lately, it is the end after the
+        last event before it that is still known.
+        """
+        stdout, stderr = self._ends_at(seq)
+        return {"stdout": stdout, "stderr": stderr}
+
+    def _ends_at(self, seq: int) -> tuple[int, int]:
+        if seq >= self.last_seq:
+            return self.ends["stdout"], self.ends["stderr"]
+        known = self._cursors.get(seq)
+        if known is None and not self._held:
+            record = self._index.at_or_before(seq)
+            known = (record.stdout_end, record.stderr_end) if record is not None else None
+        return known or (0, 0)
+
+    # Writing
+
+    def splice(self, stream: Stream, fd: int, limit: int) -> int:
+        """Move up to `limit` bytes from the non-blocking pipe `fd` into the data of `stream`.
+
+        Returns the bytes moved, 0 at the end of the pipe. Moves no more than still fit into one event.
+
+        Raises:
+            BlockingIOError: nothing is there now.
+            ValueError: a whole event is pending already; `commit` it first.
+            OSError: the disk or the pipe failed; what was not moved is still in the pipe.
+        """
+        room = min(limit, MAX_EVENT - self.pending(stream))
+        if room <= 0:
+            raise ValueError("a whole event is pending")
+        if not self.is_on_disk and not has_data(fd):
+            return 0
+        self.persist()
+        return self._data[stream].splice_from(fd, room)
+
+    def feed(self, stream: Stream, data: bytes | memoryview) -> None:
+        """Add bytes that were read elsewhere, at most as many as still fit into one event.
+
+        Raises:
+            ValueError: they do not fit.
+            OSError: the disk failed; nothing was added.
+        """
+        if len(data) > MAX_EVENT - self.pending(stream):
+            raise ValueError("more bytes than fit into one event")
+        if data:
+            self.persist()
+            self._data[stream].append(data)
+
+    def commit(self, stream: Stream, now: float) -> Record | None:
+        """Make one output event of the pending bytes of `stream`; `None` where there are none.
+
+        Raises:
+            OSError: the disk failed; the bytes are still pending.
+        """
+        data = self._data[stream]
+        offset = self.ends[stream]
+        length = min(data.file_end(offset) - offset, MAX_EVENT)
+        if length <= 0:
+            return None
+        record = self._record("output", stream, length, offset, now)
+        self._write(record)
+        self.ends[stream] = offset + length
+        data.note_record(offset)
+        return record
+
+    def append(self, kind: Kind, payload: bytes, now: float) -> Record:
+        """Record an event that is no output.
+
+        Before the first output a `started`, `exited`, `closed` or `failed` stays in memory.
+
+        Raises:
+            OSError: the disk failed; the event is not recorded and its seq is free.
+        """
+        meta = self._data["meta"]
+        record = self._record(kind, "meta", len(payload), meta.end + self._held_bytes, now)
+        if self.is_on_disk or kind == "notice":
+            self.persist()
+            meta.append(payload)
+            self._write(record)
+            return record
+        self._held.append((record, payload))
+        self._held_bytes += len(payload)
+        self.last_seq, self.last_kind = record.seq, kind
+        return record
+
+    def _record(self, kind: Kind, stream: RecordStream, length: int, offset: int, now: float) -> Record:
+        stdout, stderr = self.ends["stdout"], self.ends["stderr"]
+        if kind == "output":
+            stdout += length if stream == "stdout" else 0
+            stderr += length if stream == "stderr" else 0
+        return Record(self.last_seq + 1, kind, stream, length, offset, now, stdout, stderr)
+
+    def _write(self, record: Record) -> None:
+        self._index.append(pack(record), record.seq)
+        self.last_seq, self.last_kind = record.seq, record.kind
+
+    def persist(self) -> None:
+        """Write what is held in memory, as before the first output.
+
+        Needed where an event was told that a later server could not know: `exited` while a stream is open.
+
+        Raises:
+            OSError: the disk failed; everything is still held.
+        """
+        if not self.is_on_disk:
+            os.makedirs(self.folder, 0o700, exist_ok=True)
+        if self._held:
+            meta = self._data["meta"]
+            meta.cut(self._held[0][0].offset)
+            meta.append(b"".join(payload for _, payload in self._held))
+            self._index.append(b"".join(pack(record) for record, _ in self._held), self._held[0][0].seq)
+            self._held, self._held_bytes = [], 0
+        self.is_on_disk = True
+
+    # Reading
+
+    def page(self, after_seq: int, max_bytes: int = PAGE, max_events: int = PAGE_EVENTS) -> LogPage:
+        """Return the events after `after_seq`: at least one if there is any, none of them in part.
+
+        What is gone is told as `Dropped`, with the exact seqs and bytes.
+
+        Raises:
+            OSError: the files cannot be read.
+        """
+        after_seq = max(0, min(after_seq, self.last_seq))
+        if self._held:
+            return self._page_of_held(after_seq, max_bytes, max_events)
+        ends = self._ends_at(after_seq)
+        builder = PageBuilder(self._data, after_seq, ends, max_bytes, max_events)
+        if after_seq < self.last_seq and self._fill(builder):
+            builder.close_hole(self.last_seq, (self.ends["stdout"], self.ends["stderr"]))
+        page = builder.finish()
+        self._remember(page.next_seq, builder.ends)
+        return page
+
+    def _page_of_held(self, after_seq: int, max_bytes: int, max_events: int) -> LogPage:
+        page = LogPage([], {}, bytearray(), after_seq)
+        size = 0
+        for record, payload in self._held:
+            size += len(payload) if record.seq > after_seq else 0
+            if page.entries and (size > max_bytes or len(page.entries) >= max_events):
+                break
+            if record.seq > after_seq:
+                page.entries.append(record)
+                page.payloads[record.seq] = payload
+                page.next_seq = record.seq
+        return page
+
+    def _fill(self, builder: PageBuilder) -> bool:
+        """Give the builder record after record; return whether the end of the log was reached."""
+        with closing(self._index.blocks(builder.seq + 1)) as blocks:
+            for block in blocks:
+                for at in range(0, len(block), RECORD_SIZE):
+                    record = unpack(block, at)
+                    if record is not None and not builder.add(record):
+                        return False
+        return True
+
+    def _remember(self, seq: int, ends: tuple[int, int]) -> None:
+        """Keep what a reader's cursor means, for the case that its record is dropped before it comes back."""
+        self._cursors.pop(seq, None)
+        self._cursors[seq] = ends
+        if len(self._cursors) > _CURSORS:
+            del self._cursors[next(iter(self._cursors))]
+
+    def read_output(self, record: Record) -> bytes:
+        """Return the bytes of an output event.
+
+        Raises:
+            OSError: they are gone or cannot be read.
+        """
+        return self._data[record.stream].read(record.offset, record.length)
+
+    # Giving space back
+
+    def shrink(self, target: int, keep_after: int | None = None, most: int | None = None) -> int:
+        """Drop output from the middle until the log has at most `target` bytes; return the bytes freed.
+
+        Of the budget, or of `target` if that is less, the first half and the newest half stay in any case,
+        and an eighth for each stream, half from its begin and half from its end. Only whole files go, so
+        that some more than `target` may stay.
+
+        Args:
+            target: bytes of output and index.
+            keep_after: seq after which nothing is dropped, `None` = none.
+            most: files unlinked by this call, `None` = no limit; call again where it was reached.
+
+        Raises:
+            OSError: a file could not be removed; the log is as if it had not been asked to go.
+        """
+        before = self.disk_bytes
+        if before <= target or self._held or not self.last_seq:
+            return 0
+        self._count_records()
+        for name, table in self._candidates(min(target, self.budget), keep_after).items():
+            self._drop_some(name, table[:most], target)
+        if self._index.bytes_on_disk > target // 8 or self.disk_bytes > target:
+            self._index.compact(self._is_there, _COMPACTED_AT_ONCE)
+        return before - self.disk_bytes
+
+    def _candidates(self, kept: int, keep_after: int | None) -> dict[Stream, list[Segment]]:
+        """Return what may go of each stream, the larger stream first."""
+        newest = self._index.last_record()
+        head = self._index.first_where(lambda record: cost_at(record) >= kept // 2)
+        if head is None or newest is None:
+            return {}
+        border = cost_at(newest) - kept // 2
+        tail = self._index.first_where(lambda record: cost_at(record) > border) or newest
+        received = self.ends_at(self.last_seq if keep_after is None else keep_after)
+        tail_begins = dict(zip(OUTPUT_STREAMS, tail.begins, strict=True))
+        names = sorted(OUTPUT_STREAMS, key=lambda name: -self._data[name].bytes_on_disk)
+        return {
+            name: droppable(
+                self._data[name].segments,
+                head.end_of(name),
+                min(tail_begins[name], received[name]),
+                kept // 8,
+            )
+            for name in names
+        }
+
+    def _drop_some(self, name: Stream, table: list[Segment], target: int) -> None:
+        gone = []
+        try:
+            for segment in table:
+                if self.disk_bytes <= target:
+                    break
+                self._data[name].drop(segment)
+                self.dropped[name] += segment.size
+                gone.append(segment)
+        finally:
+            if gone:
+                first, last = self._seqs_of(name, gone[0].start, gone[-1].end)
+                self._index.mark_stale(first, last)
+
+    def _seqs_of(self, name: Stream, start: int, end: int) -> tuple[int, int]:
+        """Return the seqs of the first and last event that has bytes of `name` between two offsets."""
+        first = self._index.first_where(lambda record: record.end_of(name) > start)
+        last = self._index.first_where(lambda record: record.end_of(name) >= end)
+        return first.seq if first else self.last_seq, last.seq if last else self.last_seq
+
+    def _is_there(self, record: Record) -> bool:
+        if record.kind != "output":
+            return True
+        return self._data[record.stream].find(record.offset, record.length) is not None
+
+    def _count_records(self) -> None:
+        """Learn once how many events lie in each file that an earlier life has written."""
+        if self._is_counted:
+            return
+        for name in OUTPUT_STREAMS:
+            for segment in self._data[name].segments:
+                first, last = self._seqs_of(name, segment.start, segment.end)
+                segment.records = self._index.count(name, first, last)
+        self._is_counted = True
+
+    # The end
+
+    def close(self) -> None:
+        """Close the descriptors; reading goes on to work, and writing opens them again. Idempotent."""
+        self._index.close()
+        for stream in self._data.values():
+            stream.close()
+
+    def remove(self) -> None:
+        """Close the log and unlink all that is in its folder.
+
+        Raises:
+            OSError: something could not be removed.
+        """
+        self.close()
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.folder)
+
+
+def _files_in(folder: Path) -> dict[str, list[int]]:
+    """Return the numbers after the dot of the files in `folder`, by what stands before it."""
+    found: dict[str, list[int]] = {}
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(folder):
+            prefix, _, number = name.partition(".")
+            if number.isdecimal():
+                found.setdefault(prefix, []).append(int(number))
+    return found

@@ -1,0 +1,150 @@
+"""Own how one page of a log is put together: events in order, holes told to the byte, few reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from execzmq.process.index import Record, Segment
+from execzmq.process.segments import SegmentedStream
+
+_MOST_VIEWS = 1024
+_MOST_EXAMINED = 16384
+"""Records looked at for one page, so that a long run of dropped events does not hold up the loop."""
+
+
+@dataclass(slots=True)
+class Dropped:
+    """Events `from_seq` to `to_seq` are gone, `bytes` of output with them."""
+
+    from_seq: int
+    to_seq: int
+    bytes: int
+    kind: Literal["dropped"] = "dropped"
+
+
+@dataclass(slots=True)
+class LogPage:
+    """Some events of a log in order.
+
+    `buffer` has the bytes of all output events end to end, `payloads` those of every other event by seq; the
+    next page begins after `next_seq`.
+    """
+
+    entries: list[Record | Dropped]
+    payloads: dict[int, bytes]
+    buffer: bytearray
+    next_seq: int
+
+
+@dataclass(slots=True)
+class _Run:
+    """Bytes that follow each other in one file, and the parts of the page's buffer where they go."""
+
+    stream: SegmentedStream
+    segment: Segment
+    offset: int
+    end: int
+    parts: list[tuple[int, int]] = field(default_factory=list)
+
+
+class PageBuilder:
+    """Takes the records of a page one after the other and reads their bytes at the end.
+
+    Args:
+        streams: the data by name of stream.
+        after_seq: the event after which the page begins.
+        ends: ends of stdout and stderr after that event.
+        max_bytes: most bytes of the page, if it has more than one event.
+        max_events: most events of the page.
+    """
+
+    def __init__(
+        self,
+        streams: dict[str, SegmentedStream],
+        after_seq: int,
+        ends: tuple[int, int],
+        max_bytes: int,
+        max_events: int,
+    ) -> None:
+        self.seq = after_seq
+        self.ends = ends
+        self._streams = streams
+        self._max_bytes = max_bytes
+        self._max_events = max_events
+        self._examined = 0
+        self._size = 0
+        self._payload_bytes = 0
+        self._entries: list[Record | Dropped] = []
+        self._others: list[Record] = []
+        self._runs: list[_Run] = []
+        self._open_runs: dict[str, _Run] = {}
+
+    def add(self, record: Record) -> bool:
+        """Put `record` on the page; return whether it still fitted."""
+        self._examined += 1
+        stream = self._streams[record.stream]
+        segment = stream.find(record.offset, record.length) if record.length else None
+        is_gone = segment is None and record.length > 0
+        if not self._has_room(0 if is_gone else record.length):
+            return False
+        if record.seq > self.seq + 1:
+            self._note_dropped(record.seq - 1, record.begins)
+        if is_gone:
+            self._note_dropped(record.seq, record.ends)
+            return True
+        self._entries.append(record)
+        if record.kind != "output":
+            self._others.append(record)
+            self._payload_bytes += record.length
+        elif segment is not None:
+            self._place(record, stream, segment)
+        self.seq, self.ends = record.seq, record.ends
+        return True
+
+    def _has_room(self, length: int) -> bool:
+        if not self._entries:
+            return True
+        if len(self._entries) >= self._max_events or self._examined > _MOST_EXAMINED:
+            return False
+        return length == 0 or self._size + self._payload_bytes + length <= self._max_bytes
+
+    def _note_dropped(self, to_seq: int, ends: tuple[int, int]) -> None:
+        lost = max(0, sum(ends) - sum(self.ends))
+        last = self._entries[-1] if self._entries else None
+        if isinstance(last, Dropped):
+            last.to_seq = to_seq
+            last.bytes += lost
+        else:
+            self._entries.append(Dropped(self.seq + 1, to_seq, lost))
+        self.seq, self.ends = to_seq, ends
+
+    def _place(self, record: Record, stream: SegmentedStream, segment: Segment) -> None:
+        begin = self._size
+        self._size += record.length
+        run = self._open_runs.get(record.stream)
+        follows = run is not None and run.segment is segment and run.end == record.offset
+        if run is None or not follows or len(run.parts) >= _MOST_VIEWS:
+            run = _Run(stream, segment, record.offset, record.offset)
+            self._open_runs[record.stream] = run
+            self._runs.append(run)
+        run.end += record.length
+        if run.parts and run.parts[-1][1] == begin:
+            run.parts[-1] = (run.parts[-1][0], self._size)
+        else:
+            run.parts.append((begin, self._size))
+
+    def close_hole(self, last_seq: int, ends: tuple[int, int]) -> None:
+        """Tell what is missing up to the end of the log, where its records cannot be read."""
+        if self.seq < last_seq and self._has_room(0):
+            self._note_dropped(last_seq, ends)
+
+    def finish(self) -> LogPage:
+        """Read the bytes and return the page."""
+        buffer = bytearray(self._size)
+        with memoryview(buffer) as whole:
+            for run in self._runs:
+                run.stream.read_into(run.segment, run.offset, [whole[a:b] for a, b in run.parts])
+        meta = self._streams["meta"]
+        payloads = {r.seq: meta.read(r.offset, r.length) if r.length else b"" for r in self._others}
+        return LogPage(self._entries, payloads, buffer, self.seq)

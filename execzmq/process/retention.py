@@ -1,0 +1,156 @@
+"""Own the decision which logs give space back and which finished processes are forgotten; pure, no files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from execzmq.settings import FINISHED_AGE, FINISHED_KEPT, FINISHED_MOST, MAX_EVENT, SEGMENT
+
+_HEADROOM = 16
+"""Part of the limit (1 / n) that is freed beyond what is needed, so that it is not needed again at once."""
+_FREE_SHARE = 10
+"""Part of the free disk (1 / n) that all logs together may use."""
+_STEPS = 40
+
+
+@dataclass(slots=True, frozen=True)
+class LogStat:
+    """What is known of one log.
+
+    Args:
+        disk_bytes: what it uses now.
+        budget: what it keeps in any case.
+        closed_at: Unix seconds of its last event, `None` while the process runs.
+        followed: somebody reads it now.
+        read: somebody has read it to its end.
+        unreceived: newest bytes that its starter has not told as received; they are never dropped.
+    """
+
+    process_id: str
+    disk_bytes: int
+    budget: int
+    closed_at: float | None = None
+    followed: bool = False
+    read: bool = False
+    unreceived: int = 0
+
+    @property
+    def settled(self) -> int:
+        """Return the bytes down to which the log can surely be shrunk within its budget."""
+        return max(self.budget, self.unreceived) + slack(self.budget)
+
+
+@dataclass(slots=True, frozen=True)
+class Shrink:
+    """Drop the middle of a log down to `target` bytes."""
+
+    process_id: str
+    target: int
+
+
+@dataclass(slots=True, frozen=True)
+class Forget:
+    """Remove a finished process and its log."""
+
+    process_id: str
+
+
+Action: TypeAlias = Shrink | Forget
+
+
+def slack(budget: int) -> int:
+    """Return the bytes by which a log may stay above a target, since only whole files are dropped."""
+    return 4 * (min(SEGMENT, budget // 8) + MAX_EVENT)
+
+
+def disk_limit(configured: int, free: int, used: int) -> int:
+    """Return the bytes for all logs: a tenth of the disk that is free but for them, at most `configured`."""
+    return min(configured, (free + used) // _FREE_SHARE)
+
+
+def plan(stats: Sequence[LogStat], limit: int) -> list[Action]:
+    """Return what makes room when all logs together pass `limit` bytes; nothing where they do not.
+
+    Only the first of these steps that has something to do: the middle beyond the budgets, the largest
+    finished and unread log first; whole finished logs, the oldest first; all budgets alike. Measure and ask
+    again afterwards, until the answer is empty or it freed nothing: then only what must stay is left.
+    """
+    if sum(stat.disk_bytes for stat in stats) <= limit:
+        return []
+    needed = sum(stat.disk_bytes for stat in stats) - (limit - limit // _HEADROOM)
+    return _beyond_budgets(stats, needed) or _whole_logs(stats, needed) or _all_alike(stats, limit)
+
+
+def _beyond_budgets(stats: Iterable[LogStat], needed: int) -> list[Action]:
+    def order(stat: LogStat) -> tuple[bool, int]:
+        return stat.closed_at is None or stat.read or stat.followed, -stat.disk_bytes
+
+    actions: list[Action] = []
+    for stat in sorted((stat for stat in stats if stat.disk_bytes > stat.settled), key=order):
+        if needed <= 0:
+            break
+        target = max(stat.budget, stat.unreceived, stat.disk_bytes - needed)
+        actions.append(Shrink(stat.process_id, target))
+        needed -= stat.disk_bytes - target
+    return actions
+
+
+def _whole_logs(stats: Iterable[LogStat], needed: int) -> list[Action]:
+    finished = [
+        (stat.followed, stat.closed_at, stat)
+        for stat in stats
+        if stat.closed_at is not None and stat.disk_bytes and not stat.unreceived
+    ]
+    actions: list[Action] = []
+    for _, _, stat in sorted(finished, key=lambda entry: entry[:2]):
+        if needed <= 0:
+            break
+        actions.append(Forget(stat.process_id))
+        needed -= stat.disk_bytes
+    return actions
+
+
+def _all_alike(stats: Iterable[LogStat], limit: int) -> list[Action]:
+    """Return shrinks to the same part of every budget, the largest part with which all fit."""
+    stats = list(stats)
+    goal = limit - limit // _HEADROOM
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if sum(_size_at(stat, middle) for stat in stats) <= goal:
+            low = middle
+        else:
+            high = middle
+    return [
+        Shrink(stat.process_id, _target_at(stat, low))
+        for stat in stats
+        if stat.disk_bytes > _target_at(stat, low)
+    ]
+
+
+def _target_at(stat: LogStat, part: float) -> int:
+    return max(int(stat.budget * part), stat.unreceived)
+
+
+def _size_at(stat: LogStat, part: float) -> int:
+    return min(stat.disk_bytes, _target_at(stat, part) + slack(stat.budget))
+
+
+def expired(finished: Iterable[tuple[str, float]], now: float) -> list[Forget]:
+    """Return the finished processes that are no longer kept, the oldest first.
+
+    The newest `FINISHED_KEPT` stay; more of them, up to `FINISHED_MOST`, for `FINISHED_AGE` seconds.
+
+    Args:
+        finished: id and Unix seconds of the end of each.
+        now: Unix seconds.
+    """
+    newest_first = sorted(finished, key=lambda entry: entry[1], reverse=True)
+    gone = [
+        Forget(process_id)
+        for position, (process_id, ended) in enumerate(newest_first)
+        if position >= FINISHED_MOST or (position >= FINISHED_KEPT and now - ended > FINISHED_AGE)
+    ]
+    return gone[::-1]
