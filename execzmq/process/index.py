@@ -27,7 +27,7 @@ RECORD_SIZE = _BODY_SIZE + 4
 STREAM_BYTE = 9
 """Place of the code of the stream in a record."""
 _KIND_CODES = {kind: code for code, kind in enumerate(KINDS, 1)}
-_STREAM_CODES = {stream: code for code, stream in enumerate(STREAMS)}
+STREAM_CODES: dict[str, int] = {stream: code for code, stream in enumerate(STREAMS)}
 
 
 class Record(NamedTuple):
@@ -69,7 +69,7 @@ def pack(record: Record) -> bytes:
     """Return the 52 bytes of `record`."""
     seq, kind, stream, length, offset, time, stdout_end, stderr_end = record
     body = _BODY.pack(
-        seq, _KIND_CODES[kind], _STREAM_CODES[stream], length, offset, time, stdout_end, stderr_end
+        seq, _KIND_CODES[kind], STREAM_CODES[stream], length, offset, time, stdout_end, stderr_end
     )
     return body + crc32(body).to_bytes(4, "little")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from execzmq.process.index import RECORD_SIZE, STREAM_BYTE, STREAMS, Record, RecordStream, first_where, unpack
+from execzmq.process.index import RECORD_SIZE, STREAM_BYTE, STREAM_CODES, Record, first_where, unpack
 
 _FIRST_BLOCK = 64
 _LARGEST_BLOCK = 4096
@@ -60,9 +60,12 @@ class IndexFiles:
     def load(self, firsts: Iterable[int]) -> int:
         """Take up the files that begin with the seqs `firsts`; cut off a torn end.
 
-        Returns how many records were not whole (after the kill of a server at most one).
+        Returns how many records were not whole, at most one of them after the kill of a server.
         """
-        return sum(self._load_file(first) for first in sorted(firsts))
+        found = sorted(firsts)
+        bad = [self._load_file(first) for first in found]
+        # A kill tears the newest file only: damage anywhere else is never the one record that it explains.
+        return sum(bad[-1:]) + 2 * sum(bad[:-1])
 
     def _load_file(self, first: int) -> int:
         size = os.stat(self._path(first)).st_size
@@ -100,27 +103,25 @@ class IndexFiles:
             OSError: the disk failed or is full; the index ends where it did before.
         """
         segment = self._writable(seq)
-        position, written = segment.count * RECORD_SIZE, 0
+        position = segment.count * RECORD_SIZE
+        written = os.pwrite(self._fd, packed, position)
         while written < len(packed):
             written += os.pwrite(self._fd, packed[written:], position + written)
         count = written // RECORD_SIZE
+        if not segment.count:
+            self._add(segment)
         segment.count += count
         segment.last = seq + count - 1
         self.records += count
 
     def _writable(self, seq: int) -> IndexSegment:
-        last = self.segments[-1] if self.segments else None
-        if last is not None and 0 < last.count < self._segment_records:
+        if self.segments and self.segments[-1].count < self._segment_records:
             if self._fd < 0:
-                self._fd = os.open(self._path(last.first), os.O_RDWR | os.O_CLOEXEC)
-            return last
-        if last is None or last.count:
-            self.close()
-            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            self._fd = os.open(self._path(seq), flags, 0o600)
-            last = IndexSegment(seq, seq, 0)
-            self._add(last)
-        return last
+                self._fd = os.open(self._path(self.segments[-1].first), os.O_RDWR | os.O_CLOEXEC)
+            return self.segments[-1]
+        self.close()
+        self._fd = os.open(self._path(seq), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        return IndexSegment(seq, seq, 0)
 
     def _add(self, segment: IndexSegment) -> None:
         self.segments.append(segment)
@@ -175,9 +176,9 @@ class IndexFiles:
             at = first_where(read, segment.count, wanted)
             return read(at) if at < segment.count else None
 
-    def count(self, stream: RecordStream, first: int, last: int) -> int:
+    def count(self, stream: str, first: int, last: int) -> int:
         """Return how many events of `stream` lie between the seqs `first` and `last`, both counted in."""
-        code, total = STREAMS.index(stream), 0
+        code, total = STREAM_CODES[stream], 0
         for block in self.blocks(first):
             read = partial(_unpack_at, block)
             end = first_where(read, len(block) // RECORD_SIZE, lambda record: record.seq > last)
@@ -191,7 +192,7 @@ class IndexFiles:
         return self._last_of(self.segments[-1]) if self.segments else None
 
     def _last_of(self, segment: IndexSegment) -> Record | None:
-        return unpack(self._pread(segment, segment.count - 1, 1)) if segment.count else None
+        return unpack(self._pread(segment, segment.count - 1, 1))
 
     def _pread(self, segment: IndexSegment, at: int, count: int) -> bytes:
         with self._opened(segment) as fd:

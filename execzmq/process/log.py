@@ -11,7 +11,6 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterable
-from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,15 +20,12 @@ from execzmq.process.index import (
     Kind,
     Record,
     RecordStream,
-    Segment,
-    cost_at,
-    droppable,
     pack,
-    unpack,
 )
 from execzmq.process.indexfiles import IndexFiles
-from execzmq.process.paging import Dropped, LogPage, PageBuilder
+from execzmq.process.paging import CursorMemory, Dropped, LogPage, PageBuilder, page_of_held
 from execzmq.process.segments import SegmentedStream, has_data
+from execzmq.process.trimming import Trimmer
 from execzmq.settings import KIB, MAX_EVENT, MIB, PAGE, PAGE_EVENTS, SEGMENT
 from execzmq.types.events import Stream
 
@@ -39,10 +35,6 @@ OUTPUT_STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 _PREFIXES = {"stdout": "out", "stderr": "err", "meta": "meta"}
 _LEAST_SEGMENT = 4 * KIB
 _LARGEST_INDEX = 1 * MIB
-_CURSORS = 64
-"""Page ends whose place in the output is remembered."""
-_COMPACTED_AT_ONCE = 4
-"""Index files that one `shrink` rewrites."""
 
 Memo: TypeAlias = tuple[Kind, bytes, float]
 """An event that was only in memory: its kind, payload and time."""
@@ -74,9 +66,9 @@ class OutputLog:
         self._index = IndexFiles(str(folder), min(size, _LARGEST_INDEX) // RECORD_SIZE)
         self._held: list[tuple[Record, bytes]] = []
         self._held_bytes = 0
-        self._cursors: dict[int, tuple[int, int]] = {}
+        self._cursors = CursorMemory()
         self.is_on_disk = False
-        self._is_counted = True
+        self._trimmer = Trimmer(self._data, self._index, self.dropped)
 
     @classmethod
     def from_memory(cls, folder: Path, instance: int, budget: int, events: Iterable[Memo]) -> OutputLog:
@@ -122,7 +114,7 @@ class OutputLog:
             self.ends = {name: last.end_of(name) for name in OUTPUT_STREAMS}
         self.damaged = bad > 1 or self._lacks_data(last)
         self._count_dropped()
-        self._is_counted = False
+        self._trimmer.counts_are_known = False
 
     def _lacks_data(self, last: Record | None) -> bool:
         if last is not None and self._data[last.stream].end < last.offset + last.length:
@@ -153,7 +145,7 @@ class OutputLog:
     @property
     def disk_bytes(self) -> int:
         """Return the bytes of all files of the log, index and pending bytes counted in."""
-        return self._index.bytes_on_disk + sum(stream.bytes_on_disk for stream in self._data.values())
+        return self._trimmer.disk_bytes
 
     @property
     def events_in_memory(self) -> int:
@@ -293,44 +285,12 @@ class OutputLog:
         """
         after_seq = max(0, min(after_seq, self.last_seq))
         if self._held:
-            return self._page_of_held(after_seq, max_bytes, max_events)
-        ends = self._ends_at(after_seq)
-        builder = PageBuilder(self._data, after_seq, ends, max_bytes, max_events)
-        if after_seq < self.last_seq and self._fill(builder):
+            return page_of_held(self._held, after_seq, max_bytes, max_events)
+        builder = PageBuilder(self._data, after_seq, self._ends_at(after_seq), max_bytes, max_events)
+        if after_seq < self.last_seq and builder.fill(self._index):
             builder.close_hole(self.last_seq, (self.ends["stdout"], self.ends["stderr"]))
-        page = builder.finish()
-        self._remember(page.next_seq, builder.ends)
-        return page
-
-    def _page_of_held(self, after_seq: int, max_bytes: int, max_events: int) -> LogPage:
-        page = LogPage([], {}, bytearray(), after_seq)
-        size = 0
-        for record, payload in self._held:
-            size += len(payload) if record.seq > after_seq else 0
-            if page.entries and (size > max_bytes or len(page.entries) >= max_events):
-                break
-            if record.seq > after_seq:
-                page.entries.append(record)
-                page.payloads[record.seq] = payload
-                page.next_seq = record.seq
-        return page
-
-    def _fill(self, builder: PageBuilder) -> bool:
-        """Give the builder record after record; return whether the end of the log was reached."""
-        with closing(self._index.blocks(builder.seq + 1)) as blocks:
-            for block in blocks:
-                for at in range(0, len(block), RECORD_SIZE):
-                    record = unpack(block, at)
-                    if record is not None and not builder.add(record):
-                        return False
-        return True
-
-    def _remember(self, seq: int, ends: tuple[int, int]) -> None:
-        """Keep what a reader's cursor means, for the case that its record is dropped before it comes back."""
-        self._cursors.pop(seq, None)
-        self._cursors[seq] = ends
-        if len(self._cursors) > _CURSORS:
-            del self._cursors[next(iter(self._cursors))]
+        self._cursors.note(builder.seq, builder.ends)
+        return builder.finish()
 
     def read_output(self, record: Record) -> bytes:
         """Return the bytes of an output event.
@@ -357,71 +317,10 @@ class OutputLog:
         Raises:
             OSError: a file could not be removed; the log is as if it had not been asked to go.
         """
-        before = self.disk_bytes
-        if before <= target or self._held or not self.last_seq:
+        if self._held or not self.last_seq:
             return 0
-        self._count_records()
-        for name, table in self._candidates(min(target, self.budget), keep_after).items():
-            self._drop_some(name, table[:most], target)
-        if self._index.bytes_on_disk > target // 8 or self.disk_bytes > target:
-            self._index.compact(self._is_there, _COMPACTED_AT_ONCE)
-        return before - self.disk_bytes
-
-    def _candidates(self, kept: int, keep_after: int | None) -> dict[Stream, list[Segment]]:
-        """Return what may go of each stream, the larger stream first."""
-        newest = self._index.last_record()
-        head = self._index.first_where(lambda record: cost_at(record) >= kept // 2)
-        if head is None or newest is None:
-            return {}
-        border = cost_at(newest) - kept // 2
-        tail = self._index.first_where(lambda record: cost_at(record) > border) or newest
         received = self.ends_at(self.last_seq if keep_after is None else keep_after)
-        tail_begins = dict(zip(OUTPUT_STREAMS, tail.begins, strict=True))
-        names = sorted(OUTPUT_STREAMS, key=lambda name: -self._data[name].bytes_on_disk)
-        return {
-            name: droppable(
-                self._data[name].segments,
-                head.end_of(name),
-                min(tail_begins[name], received[name]),
-                kept // 8,
-            )
-            for name in names
-        }
-
-    def _drop_some(self, name: Stream, table: list[Segment], target: int) -> None:
-        gone = []
-        try:
-            for segment in table:
-                if self.disk_bytes <= target:
-                    break
-                self._data[name].drop(segment)
-                self.dropped[name] += segment.size
-                gone.append(segment)
-        finally:
-            if gone:
-                first, last = self._seqs_of(name, gone[0].start, gone[-1].end)
-                self._index.mark_stale(first, last)
-
-    def _seqs_of(self, name: Stream, start: int, end: int) -> tuple[int, int]:
-        """Return the seqs of the first and last event that has bytes of `name` between two offsets."""
-        first = self._index.first_where(lambda record: record.end_of(name) > start)
-        last = self._index.first_where(lambda record: record.end_of(name) >= end)
-        return first.seq if first else self.last_seq, last.seq if last else self.last_seq
-
-    def _is_there(self, record: Record) -> bool:
-        if record.kind != "output":
-            return True
-        return self._data[record.stream].find(record.offset, record.length) is not None
-
-    def _count_records(self) -> None:
-        """Learn once how many events lie in each file that an earlier life has written."""
-        if self._is_counted:
-            return
-        for name in OUTPUT_STREAMS:
-            for segment in self._data[name].segments:
-                first, last = self._seqs_of(name, segment.start, segment.end)
-                segment.records = self._index.count(name, first, last)
-        self._is_counted = True
+        return self._trimmer.shrink(target, min(target, self.budget), received, most)
 
     # The end
 

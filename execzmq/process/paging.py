@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Literal
 
-from execzmq.process.index import Record, Segment
+from execzmq.process.index import RECORD_SIZE, Record, Segment, unpack
+from execzmq.process.indexfiles import IndexFiles
 from execzmq.process.segments import SegmentedStream
 
 _MOST_VIEWS = 1024
 _MOST_EXAMINED = 16384
 """Records looked at for one page, so that a long run of dropped events does not hold up the loop."""
+_CURSORS = 64
 
 
 @dataclass(slots=True)
@@ -134,6 +138,16 @@ class PageBuilder:
         else:
             run.parts.append((begin, self._size))
 
+    def fill(self, index: IndexFiles) -> bool:
+        """Take records of the index until the page is full; return whether the log ended first."""
+        with closing(index.blocks(self.seq + 1)) as blocks:
+            for block in blocks:
+                for at in range(0, len(block), RECORD_SIZE):
+                    record = unpack(block, at)
+                    if record is not None and not self.add(record):
+                        return False
+        return True
+
     def close_hole(self, last_seq: int, ends: tuple[int, int]) -> None:
         """Tell what is missing up to the end of the log, where its records cannot be read."""
         if self.seq < last_seq and self._has_room(0):
@@ -148,3 +162,42 @@ class PageBuilder:
         meta = self._streams["meta"]
         payloads = {r.seq: meta.read(r.offset, r.length) if r.length else b"" for r in self._others}
         return LogPage(self._entries, payloads, buffer, self.seq)
+
+
+def page_of_held(
+    held: Iterable[tuple[Record, bytes]], after_seq: int, max_bytes: int, max_events: int
+) -> LogPage:
+    """Return the page of a log whose events are in memory only, each with its payload."""
+    page = LogPage([], {}, bytearray(), after_seq)
+    size = 0
+    for record, payload in held:
+        if record.seq <= after_seq:
+            continue
+        size += len(payload)
+        if page.entries and (size > max_bytes or len(page.entries) >= max_events):
+            break
+        page.entries.append(record)
+        page.payloads[record.seq] = payload
+        page.next_seq = record.seq
+    return page
+
+
+class CursorMemory:
+    """Where in the output the newest page ends are.
+
+    A reader that comes back to a cursor whose record was dropped meanwhile is told its loss to the byte.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[int, tuple[int, int]] = {}
+
+    def note(self, seq: int, ends: tuple[int, int]) -> None:
+        """Remember the ends of stdout and stderr after the event `seq`."""
+        self._ends.pop(seq, None)
+        self._ends[seq] = ends
+        if len(self._ends) > _CURSORS:
+            del self._ends[next(iter(self._ends))]
+
+    def get(self, seq: int) -> tuple[int, int] | None:
+        """Return the ends after the event `seq`, `None` if no page ended there lately."""
+        return self._ends.get(seq)

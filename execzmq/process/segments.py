@@ -6,6 +6,7 @@ descriptor is open, that of the file being written; any other file is opened, re
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -179,24 +180,25 @@ class SegmentedStream:
             raise OSError(errno.EIO, "a file of the log is shorter than it was", self._path(segment.start))
 
     def drop(self, segment: Segment) -> None:
-        """Unlink the file of `segment`, which is not the last one."""
+        """Unlink the file of `segment`, which is not the one being written."""
         position = bisect_right(self._starts, segment.start) - 1
-        os.unlink(self._path(segment.start))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path(segment.start))
         del self._starts[position], self.segments[position]
         self.bytes_on_disk -= segment.size
 
     def cut(self, end: int) -> int:
         """Discard what lies at and after offset `end`; return how many bytes that were."""
         surplus = max(0, self.end - end)
-        while surplus and self.segments[-1].start >= end and len(self.segments) > 1:
+        while surplus and self.segments and self.segments[-1].start >= end:
             self.close()
             self.drop(self.segments[-1])
-        if surplus and self.segments[-1].end > end:
+            self._full = True
+        if surplus and self.segments and self.segments[-1].end > end:
             last = self.segments[-1]
-            kept = max(0, end - last.start)
-            os.truncate(self._path(last.start), kept)
-            self.bytes_on_disk -= last.size - kept
-            last.size = kept
+            os.truncate(self._path(last.start), end - last.start)
+            self.bytes_on_disk -= last.end - end
+            last.size = end - last.start
         self.end -= surplus
         return surplus
 
