@@ -1,0 +1,155 @@
+"""What runs in the child between fork and exec, where more is needed than subprocess can do.
+
+Owns the child's side of a start: session, terminal, limits, descriptors at given numbers, the wait for a
+release, and the report of an error. The keeper is single-threaded, so that Python may run here. It must not
+return.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import termios
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, NoReturn, TypeVar
+
+from execzmq.keeper import signals
+
+T = TypeVar("T")
+
+READY = b"R"
+
+
+class Plan(NamedTuple):
+    """All that the child needs, worked out before the fork, so that little is done after it.
+
+    Attributes:
+        paths: where the program is tried, in order.
+        descriptors: number in the command to descriptor here.
+        terminal: the command's stdin is to be its controlling terminal.
+        limits: number of a resource to its (soft, hard) pair.
+        report: gets `READY` from a held child, and the step and errno of a failure.
+        release: gives one byte to a held child, -1 for one that is not held.
+    """
+
+    paths: Sequence[bytes]
+    argv: list[bytes]
+    env: Mapping[bytes, bytes]
+    cwd: bytes
+    umask: int | None
+    descriptors: dict[int, int]
+    terminal: bool
+    limits: list[tuple[int, tuple[int, int]]]
+    report: int
+    release: int = -1
+
+
+class _StepFailed(Exception):
+    """A named step of the start failed."""
+
+    def __init__(self, step: str, number: int) -> None:
+        super().__init__(step, number)
+        self.step = step
+        self.number = number
+
+
+def become(plan: Plan) -> NoReturn:
+    """Turn this forked child into the command, or report the step and errno that failed and exit."""
+    try:
+        signals.reset()
+        plan = _in_step("descriptors", _place_descriptors, plan)
+        _in_step("session", _enter_session, plan)
+        _in_step("cwd", _enter_folder, plan)
+        if plan.release >= 0:
+            _wait_for_release(plan)
+        _in_step("limits", _set_limits, plan)
+        _in_step("exec", _execute, plan)
+    except _StepFailed as exc:
+        os.write(plan.report, f"{exc.step}:{exc.number}".encode())
+    finally:
+        os._exit(127)
+
+
+def _in_step(step: str, work: Callable[[Plan], T], plan: Plan) -> T:
+    try:
+        return work(plan)
+    except OSError as exc:
+        raise _StepFailed(step, exc.errno or errno.EIO) from exc
+    except MemoryError as exc:
+        raise _StepFailed(step, errno.ENOMEM) from exc
+
+
+def parse_report(report: bytes) -> tuple[str, int] | None:
+    """Read what a child wrote: the step that failed and its errno; None if it is (or became) ready."""
+    failure = report.removeprefix(READY)
+    if not failure:
+        return None
+    step, _, number = failure.partition(b":")
+    return step.decode(), int(number)
+
+
+def _enter_session(plan: Plan) -> None:
+    os.setsid()
+    if plan.terminal:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _enter_folder(plan: Plan) -> None:
+    os.chdir(plan.cwd)
+    if plan.umask is not None:
+        os.umask(plan.umask)
+
+
+def _place_descriptors(plan: Plan) -> Plan:
+    """Put every descriptor at its number and close all others, also those that only close at exec."""
+    above = max(plan.descriptors) + 1
+    report = _lift(plan.report, above)
+    release = _lift(plan.release, above) if plan.release >= 0 else -1
+    lifted = {number: _lift(fd, above) for number, fd in plan.descriptors.items()}
+    for number, fd in lifted.items():
+        os.dup2(fd, number)
+    _close_others({*plan.descriptors, report, release} - {-1})
+    return plan._replace(report=report, release=release)
+
+
+def _lift(fd: int, above: int) -> int:
+    """Duplicate to a number that no descriptor of the command will take."""
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
+
+
+def _close_others(kept: set[int]) -> None:
+    low = 0
+    for fd in sorted(kept):
+        # An empty range at 0 would reach close_range(2) as one without end.
+        if low < fd:
+            os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _wait_for_release(plan: Plan) -> None:
+    """Wait for the one byte of the release; its pipe's end instead means that nobody will ever give it."""
+    os.write(plan.report, READY)
+    if not os.read(plan.release, 1):
+        os._exit(127)
+
+
+def _set_limits(plan: Plan) -> None:
+    """Set the limits last: what comes before may need more than they leave."""
+    for name, pair in plan.limits:
+        resource.setrlimit(name, pair)
+
+
+def _execute(plan: Plan) -> NoReturn:
+    """Execute the first path that exists, as execvpe does: an error other than "missing" counts for more."""
+    failure: OSError = FileNotFoundError(errno.ENOENT, "")
+    for path in plan.paths:
+        try:
+            os.execve(path, plan.argv, plan.env)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as exc:
+            failure = exc
+    raise failure

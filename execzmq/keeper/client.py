@@ -1,0 +1,479 @@
+"""The server's end of the keeper's socket.
+
+Owns the connection and the requests that wait for an answer; received descriptors belong to whoever gets
+them. It reads in a callback of the loop, without a task, so that an answer costs no more than its bytes. It
+must not know the log or the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from execzmq.keeper.channel import Channel, Packet
+from execzmq.keeper.launch import Launch, SpawnError
+from execzmq.keeper.listener import connect
+from execzmq.keeper.messages import (
+    FROM_KEEPER,
+    PROTOCOL_VERSION,
+    Message,
+    MessageError,
+    decode,
+    encode,
+    spawn_error_from,
+    spawn_message,
+)
+from execzmq.keeper.start import KeeperProcess, KeeperStartError
+
+__all__ = [
+    "KeeperClient",
+    "KeeperLost",
+    "KeeperRefused",
+    "KeeperStartError",
+    "ProcessExit",
+    "SpawnedProcess",
+]
+
+Mode = Literal["keep", "end"]
+ExitCallback = Callable[[str, int, dict[str, float]], None]
+
+_RETRY_SECONDS = 0.001
+_ATTEMPTS = 3
+_HELLO_SECONDS = 20.0
+_log = logging.getLogger(__name__)
+
+
+class KeeperLost(Exception):
+    """The connection to the keeper has ended, and with it the answer that was waited for."""
+
+
+class KeeperRefused(Exception):
+    """The keeper does not serve this process.
+
+    Attributes:
+        reason: `busy`, `wrong_user` or `descendant`.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExit:
+    """How a command ended.
+
+    Attributes:
+        process_id: its key.
+        status: as from wait(2).
+        rusage: what it used, with its reaped children: seconds and bytes by name.
+        ended_at: Unix seconds at which the keeper reaped it.
+        released: False for a held command that was never let go.
+    """
+
+    process_id: str
+    status: int
+    rusage: dict[str, float]
+    ended_at: float
+    released: bool = True
+
+
+@dataclass(slots=True)
+class SpawnedProcess:
+    """A command that the keeper has started; its descriptors are the receiver's.
+
+    Attributes:
+        fds: our ends by name (`stdin`, `stdout`, `stderr`, `pty`, `mid_r`, `mid_w`, and what was held).
+        released: False while a held command waits.
+        marks: flags that a server left with the keeper.
+        exit: how it ended; set before `on_exit` is called, None while it runs.
+    """
+
+    process_id: str
+    pid: int
+    pidfd: int
+    fds: dict[str, int]
+    started_at: float
+    released: bool = True
+    marks: frozenset[str] = frozenset()
+    exit: ProcessExit | None = None
+
+    def close(self) -> None:
+        """Close all descriptors that are still here."""
+        while self.fds:
+            os.close(self.fds.popitem()[1])
+        if self.pidfd >= 0:
+            pidfd, self.pidfd = self.pidfd, -1
+            os.close(pidfd)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Who waits for an answer."""
+
+    spawns: dict[str, asyncio.Future[SpawnedProcess]] = field(default_factory=dict)
+    releases: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    ready: asyncio.Future[None] | None = None
+    end: asyncio.Future[None] | None = None
+
+    def fail(self, error: Exception) -> None:
+        """Give everyone the same error."""
+        waiting: list[asyncio.Future[Any] | None] = [
+            *self.spawns.values(),
+            *self.releases.values(),
+            self.ready,
+        ]
+        for future in waiting:
+            if future is not None and not future.done():
+                future.set_exception(error)
+        self.spawns.clear()
+        self.releases.clear()
+
+
+class KeeperClient:
+    """Speak to a keeper. Made by `connect_or_launch`.
+
+    Attributes:
+        pid: the keeper's process id.
+        version: the keeper's protocol version.
+        features: what it can do here, such as `splice-pty`.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        process: KeeperProcess | None,
+        mode: Mode,
+        on_process: Callable[[SpawnedProcess], None],
+        on_exit: ExitCallback,
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.pid = 0
+        self.version = 0
+        self.features: frozenset[str] = frozenset()
+        self._channel = channel
+        self._process = process
+        self._mode = mode
+        self._on_process = on_process
+        self._on_exit = on_exit
+        self._on_lost = on_lost
+        self._pending = _Pending()
+        self._running: dict[str, SpawnedProcess] = {}
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(channel.fileno(), self._on_readable)
+
+    @classmethod
+    async def connect_or_launch(
+        cls,
+        state_dir: str | bytes | os.PathLike[str],
+        mode: Mode,
+        *,
+        on_process: Callable[[SpawnedProcess], None],
+        on_exit: ExitCallback,
+        on_lost: Callable[[], None],
+    ) -> KeeperClient:
+        """Take up the keeper of a state folder, or start one; returns when all its commands were handed over.
+
+        Args:
+            state_dir: the folder; this process must hold its lock.
+            mode: what the end of the connection means: `keep` lets the commands run on, `end` ends them all.
+            on_process: called for each command that the keeper has already.
+            on_exit: called at each end of a command with its key, status (wait(2)) and resource usage; for
+                one that
+                is found ended, right after `on_process`.
+            on_lost: called once when the keeper has gone without being asked to.
+
+        Raises:
+            KeeperRefused: it serves another server, another user, or this process is one of its commands.
+            KeeperStartError: none could be started.
+            KeeperLost: each that was reached ended at once.
+        """
+        folder = os.fsencode(state_dir)
+        for attempt in range(_ATTEMPTS):
+            channel, process = await _reach(folder)
+            client = cls(channel, process, mode, on_process, on_exit, on_lost)
+            try:
+                await client._greet()
+            except KeeperLost:
+                # A keeper that ends just now: the next attempt finds none and starts one.
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+                continue
+            except BaseException:
+                client.close()
+                raise
+            return client
+        raise AssertionError("unreachable")
+
+    def spawn(self, launch: Launch, fds: Mapping[str, int] | None = None) -> asyncio.Future[SpawnedProcess]:
+        """Start a command.
+
+        Args:
+            launch: what to start.
+            fds: the passed descriptors by name; they stay the caller's and may be closed at once.
+
+        Returns:
+            A future of the command. It fails with SpawnError (nothing is left) or KeeperLost. If it is
+            cancelled, the command is killed and forgotten as soon as the keeper has answered, and its
+            descriptors are closed.
+
+        Raises:
+            ValueError: a spawn of that process_id still waits for its answer.
+        """
+        if launch.process_id in self._pending.spawns:
+            raise ValueError(f"a spawn of {launch.process_id!r} is under way")
+        future = self._pending.spawns[launch.process_id] = self._loop.create_future()
+        self._send(spawn_message(launch), [(fds or {})[name] for name in launch.descriptor_names])
+        return future
+
+    def release(self, process_id: str) -> asyncio.Future[None]:
+        """Let a held command run.
+
+        Returns:
+            A future that is done when the command has been executed; it fails with SpawnError if that could
+            not be (then nothing is left), or KeeperLost.
+        """
+        future = self._pending.releases[process_id] = self._loop.create_future()
+        self._send({"op": "release", "id": process_id})
+        return future
+
+    def hold(self, process_id: str, name: str, fd: int) -> None:
+        """Let the keeper hold a descriptor with a command; it stays the caller's too."""
+        self._send({"op": "hold", "id": process_id, "name": name}, [fd])
+
+    def mark(self, process_id: str, flag: str, on: bool = True) -> None:
+        """Leave a flag (`degraded`, `discard`) with a command for the next server, or take it away."""
+        self._send({"op": "mark", "id": process_id, "flag": flag, "on": on})
+
+    def close_name(self, process_id: str, name: str) -> None:
+        """Let the keeper close its copy of a descriptor: an end is seen only when both copies are closed."""
+        self._send({"op": "close", "id": process_id, "name": name})
+
+    def forget(self, process_id: str) -> None:
+        """Let the keeper drop an ended command and all its descriptors."""
+        self._send({"op": "forget", "id": process_id})
+
+    def abandon(self, process_id: str) -> None:
+        """Let the keeper kill a command's group if it runs, and forget it without an `on_exit`."""
+        self._running.pop(process_id, None)
+        self._send({"op": "abandon", "id": process_id})
+
+    async def quit(self) -> None:
+        """End the keeper; returns when it has ended. Cancelled, the keeper may end or not.
+
+        Raises:
+            SpawnError: `running`, a command still runs; the keeper goes on.
+        """
+        if not self._is_closed:
+            self._pending.end = self._loop.create_future()
+            self._send({"op": "quit"})
+            await self._pending.end
+        await self._wait_process()
+
+    def close(self) -> None:
+        """End the connection; `mode` says what becomes of the commands. Pending answers fail with KeeperLost."""
+        self._disconnect(KeeperLost("the connection to the keeper was closed"))
+
+    async def aclose(self) -> None:
+        """End the connection; in mode `end` wait until a keeper that this client started is no more."""
+        self.close()
+        if self._mode == "end":
+            await self._wait_process()
+        elif self._process is not None:
+            self._process.close()
+
+    async def _wait_process(self) -> None:
+        if self._process is not None:
+            await asyncio.shield(self._process.ended)
+
+    async def _greet(self) -> None:
+        self._pending.ready = self._loop.create_future()
+        self._send({"op": "hello", "version": PROTOCOL_VERSION, "mode": self._mode})
+        async with asyncio.timeout(_HELLO_SECONDS):
+            await self._pending.ready
+
+    def _send(self, message: Message, fds: Sequence[int] = ()) -> None:
+        """Send now, or as soon as there is room; after the end of the connection nothing is sent."""
+        if self._is_closed:
+            self._pending.fail(KeeperLost("the keeper is not connected"))
+            return
+        body = encode(message)
+        try:
+            if self._channel.try_send(body, fds):
+                return
+        except OSError as exc:
+            self._lose(exc)
+            return
+        copies = [os.dup(fd) for fd in fds]
+        self._channel.send_later(lambda: (body, copies), copies)
+        if self._flush_timer is None:
+            self._flush_timer = self._loop.call_later(_RETRY_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        try:
+            flushed = self._channel.flush()
+        except OSError as exc:
+            self._lose(exc)
+            return
+        if not flushed:
+            self._flush_timer = self._loop.call_later(_RETRY_SECONDS, self._flush)
+
+    def _on_readable(self) -> None:
+        """Take all that has come: a wake-up costs more than a packet."""
+        try:
+            while not self._is_closed and (packet := self._channel.receive()) is not None:
+                self._take(packet)
+        except (EOFError, OSError) as exc:
+            self._lose(exc)
+
+    def _take(self, packet: Packet) -> None:
+        fds = packet.fds
+        try:
+            message = decode(packet.body, FROM_KEEPER)
+        except MessageError as exc:
+            # A newer keeper may say more than this program knows.
+            _log.warning("from the keeper: %s", exc)
+            _close_all(fds)
+            return
+        match message["op"]:
+            case "spawned":
+                self._on_spawned(message, fds, packet.cut)
+            case "proc":
+                self._on_known(message, fds, packet.cut)
+            case "exit":
+                self._on_ended(message)
+            case "released":
+                _resolve(self._pending.releases.pop(message["id"], None))
+            case "error":
+                self._on_error(message)
+            case "hello":
+                self.pid, self.version = message["pid"], message["version"]
+                self.features = frozenset(message["features"])
+            case "ready":
+                _resolve(self._pending.ready)
+            case "refused":
+                _fail(self._pending.ready, KeeperRefused(message["reason"], message["message"]))
+
+    def _on_spawned(self, message: Message, fds: list[int], cut: bool) -> None:
+        future = self._pending.spawns.pop(message["id"], None)
+        wanted = future is not None and not future.done()
+        if future is None or not wanted or cut:
+            _close_all(fds)
+            self.abandon(message["id"])
+            words = "this process has no descriptors left to take the command's"
+            _fail(future, SpawnError("too_many_descriptors", None, words))
+            return
+        process = _process_from(message, fds)
+        self._running[process.process_id] = process
+        future.set_result(process)
+
+    def _on_known(self, message: Message, fds: list[int], cut: bool) -> None:
+        if cut:
+            _close_all(fds)
+            self._lose(OSError("this process has no descriptors left to take the commands over"))
+            return
+        process = _process_from(message, fds)
+        self._on_process(process)
+        if process.exit is None:
+            self._running[process.process_id] = process
+        else:
+            self._on_exit(process.process_id, process.exit.status, process.exit.rusage)
+
+    def _on_ended(self, message: Message) -> None:
+        ended = _exit_from(message)
+        process = self._running.pop(ended.process_id, None)
+        if process is not None:
+            process.exit = ended
+        # Whoever waits for the spawn was woken before and runs first.
+        self._loop.call_soon(self._on_exit, ended.process_id, ended.status, ended.rusage)
+
+    def _on_error(self, message: Message) -> None:
+        error = spawn_error_from(message)
+        process_id = message.get("id") or ""
+        match message["request"]:
+            case "spawn":
+                _fail(self._pending.spawns.pop(process_id, None), error)
+            case "release":
+                self._running.pop(process_id, None)
+                _fail(self._pending.releases.pop(process_id, None), error)
+            case "quit":
+                _fail(self._pending.end, error)
+            case request:
+                _log.warning("the keeper refused %s of %s: %s", request, process_id, error)
+
+    def _lose(self, cause: Exception) -> None:
+        """The keeper has gone: by `quit` as asked for, otherwise everyone is told."""
+        if self._is_closed:
+            return
+        asked = self._pending.end is not None
+        greeting = self._pending.ready is None or not self._pending.ready.done()
+        self._disconnect(KeeperLost(f"the keeper has gone: {str(cause) or 'it closed the connection'}"))
+        if not asked and not greeting:
+            self._on_lost()
+
+    def _disconnect(self, error: KeeperLost) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loop.remove_reader(self._channel.fileno())
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        self._channel.close()
+        self._running.clear()
+        self._pending.fail(error)
+        _resolve(self._pending.end)
+
+
+async def _reach(state_dir: bytes) -> tuple[Channel, KeeperProcess | None]:
+    """Connect to the keeper that is there, else to a new one."""
+    try:
+        return Channel(connect(state_dir)), None
+    except (FileNotFoundError, ConnectionRefusedError):
+        process = await KeeperProcess.start(state_dir)
+    return Channel(connect(state_dir)), process
+
+
+def _process_from(message: Message, fds: list[int]) -> SpawnedProcess:
+    named = dict(zip(message["names"], fds, strict=True))
+    return SpawnedProcess(
+        process_id=message["id"],
+        pid=message["pid"],
+        pidfd=named.pop("pidfd"),
+        fds=named,
+        started_at=message["started_at"],
+        released=message["released"],
+        marks=frozenset(message["marks"]),
+        exit=None if message.get("status") is None else _exit_from(message),
+    )
+
+
+def _exit_from(message: Message) -> ProcessExit:
+    return ProcessExit(
+        message["id"],
+        message["status"],
+        message["rusage"],
+        message["ended_at"],
+        message.get("released", True),
+    )
+
+
+def _resolve(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
+
+
+def _fail(future: asyncio.Future[Any] | None, error: Exception) -> None:
+    if future is not None and not future.done():
+        future.set_exception(error)
+
+
+def _close_all(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)

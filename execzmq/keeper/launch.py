@@ -1,0 +1,184 @@
+"""What the keeper is asked to start, and the ways in which that can be refused.
+
+Owns `Launch`, `SpawnError` and the checks that need no look at the file system. Pure: it must not know
+sockets, processes or clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+# The kernel refuses a single string of argv or env (its NUL included) beyond 32 pages.
+MAX_STRING_BYTES = 131_071
+MAX_TERMINAL_SIDE = 65_535
+LIMIT_NAMES = frozenset(
+    {"as", "core", "cpu", "data", "fsize", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss"}
+    | {"rtprio", "rttime", "sigpending", "stack"}
+)
+STREAM_NAMES = frozenset({"pidfd", "stdin", "stdout", "stderr", "pty", "mid_r", "mid_w"})
+
+Limit = tuple[int | None, int | None]
+
+
+class Tty(NamedTuple):
+    """The terminal of a command: size in characters, and whether it echoes from the first instruction on."""
+
+    rows: int
+    cols: int
+    echo: bool = True
+
+
+_NOTHING: MappingProxyType[Any, Any] = MappingProxyType({})
+
+
+# No dataclasses in what the keeper loads: they cost it a quarter of its start and 2 MB.
+class Launch(NamedTuple):
+    """Everything that decides how one command starts.
+
+    Attributes:
+        process_id: key under which the keeper knows the command; unique until forgotten.
+        argv: program and arguments. The program is looked up in the PATH of `env`.
+        cwd: working directory; None is `/`. Relative programs are relative to it.
+        env: the whole environment; nothing is added.
+        umask: file mode mask; None keeps the keeper's.
+        arg0: what the program sees as its own name; None is `argv[0]`.
+        limits: resource name (`nofile`, `cpu`, …) to (soft, hard); None in a pair is unlimited.
+        tty: a terminal instead of pipes; stdin and stderr are then the terminal too.
+        stdin: `null` is /dev/null, `pipe` a new pipe, `fd` the passed descriptor named `stdin`.
+        merge_stderr: stderr is the same pipe as stdout.
+        folder: where the keeper leaves the exit record if it is orphaned; None leaves none.
+        drain_limit_bytes: how much an orphaned keeper may store; None is no limit.
+        held: the command waits, set up but not executed, for its release.
+        passed: name of a passed descriptor to its number in the command (3 and above).
+    """
+
+    process_id: str
+    argv: tuple[bytes, ...]
+    cwd: bytes | None = None
+    env: Mapping[bytes, bytes] = _NOTHING
+    umask: int | None = None
+    arg0: bytes | None = None
+    limits: Mapping[str, Limit] = _NOTHING
+    tty: Tty | None = None
+    stdin: Literal["null", "pipe", "fd"] = "null"
+    merge_stderr: bool = False
+    folder: bytes | None = None
+    drain_limit_bytes: int | None = None
+    held: bool = False
+    passed: Mapping[str, int] = _NOTHING
+
+    @property
+    def descriptor_names(self) -> tuple[str, ...]:
+        """Name the descriptors that travel with this launch, in their order."""
+        return (*(("stdin",) if self.stdin == "fd" else ()), *self.passed)
+
+
+class SpawnError(Exception):
+    """A command could not be started; nothing of it is left.
+
+    Attributes:
+        reason: stable name of the cause, such as `not_found` or `cwd_missing`.
+        errno: the system's number, None where no system call was made.
+        message: one line for people.
+        details: the cause's own facts, such as `interpreter` or `entry`; values fit into JSON.
+    """
+
+    def __init__(
+        self, reason: str, errno: int | None, message: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.errno = errno
+        self.message = message
+        self.details: dict[str, Any] = dict(details or {})
+
+
+def show(name: bytes) -> str:
+    """Write a Unix name so that any terminal can print it; bytes that are not UTF-8 become `\\xNN`."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def check_launch(launch: Launch) -> None:
+    """Refuse what can be seen to be wrong without trying it.
+
+    Raises:
+        SpawnError: `empty_argv`, `empty_program`, `nul_in_name`, `invalid_env_name`, `argument_too_long`,
+            `invalid_limit`, `invalid_terminal_size` or `invalid_descriptor`.
+    """
+    if not launch.argv:
+        raise SpawnError("empty_argv", None, "argv is empty: there is no program to run")
+    if not launch.argv[0]:
+        raise SpawnError("empty_program", None, "argv[0] is empty: there is no program to run")
+    _check_env_names(launch.env)
+    for entry, value in _strings(launch):
+        _check_string(entry, value)
+    _check_limits(launch.limits)
+    _check_tty(launch.tty)
+    _check_passed(launch.passed)
+
+
+def _strings(launch: Launch) -> Iterator[tuple[str, bytes]]:
+    """Yield each string that reaches the kernel, with the name by which an error calls it."""
+    for index, argument in enumerate(launch.argv):
+        yield f"argv[{index}]", argument
+    if launch.arg0 is not None:
+        yield "arg0", launch.arg0
+    if launch.cwd is not None:
+        yield "cwd", launch.cwd
+    for name, value in launch.env.items():
+        yield f"env {show(name)[:64]}", name + b"=" + value
+
+
+def _check_string(entry: str, value: bytes) -> None:
+    if b"\0" in value:
+        raise SpawnError("nul_in_name", None, f"{entry} has a NUL byte", {"entry": entry})
+    if len(value) > MAX_STRING_BYTES:
+        raise SpawnError(
+            "argument_too_long",
+            None,
+            f"{entry} is too long: {len(value)} bytes (limit {MAX_STRING_BYTES} bytes per string)",
+            {"entry": entry, "size": len(value), "limit": MAX_STRING_BYTES},
+        )
+
+
+def _check_env_names(env: Mapping[bytes, bytes]) -> None:
+    for name in env:
+        if not name or b"=" in name:
+            shown = show(name)[:64]
+            problem = "has '=' in it" if name else "is empty"
+            raise SpawnError("invalid_env_name", None, f"env name {shown!r} {problem}", {"name": shown})
+
+
+def _check_limits(limits: Mapping[str, Limit]) -> None:
+    for name, (soft, hard) in limits.items():
+        known = name in LIMIT_NAMES
+        ordered = hard is None or (soft is not None and 0 <= soft <= hard)
+        if not known or not ordered or (soft is not None and soft < 0):
+            raise SpawnError(
+                "invalid_limit", None, f"limit {name!r}: ({soft}, {hard}) cannot be set", {"limit": name}
+            )
+
+
+def _check_tty(tty: Tty | None) -> None:
+    if tty is None:
+        return
+    if not (1 <= tty.rows <= MAX_TERMINAL_SIDE and 1 <= tty.cols <= MAX_TERMINAL_SIDE):
+        raise SpawnError(
+            "invalid_terminal_size",
+            None,
+            f"a terminal of {tty.rows} rows and {tty.cols} columns cannot be made",
+            {"rows": tty.rows, "cols": tty.cols},
+        )
+
+
+def _check_passed(passed: Mapping[str, int]) -> None:
+    numbers = list(passed.values())
+    if STREAM_NAMES & passed.keys() or len(set(numbers)) != len(numbers) or any(n < 3 for n in numbers):
+        raise SpawnError(
+            "invalid_descriptor",
+            None,
+            "passed descriptors need names of their own and different numbers from 3 on",
+            {"passed": dict(passed)},
+        )

@@ -1,0 +1,113 @@
+"""The keeper's socket in the state folder: who may connect, and paths longer than a socket's address.
+
+Owns the listening socket and its name in the file system. It must not know what is said on a connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+from execzmq.keeper.tree import is_descendant
+
+SOCKET_NAME = b"keeper.sock"
+MAX_ADDRESS_BYTES = 100
+
+
+@contextlib.contextmanager
+def socket_address(state_dir: bytes) -> Iterator[bytes]:
+    """Yield a path of the socket that fits into an address, valid inside the context only."""
+    path = os.path.join(state_dir, SOCKET_NAME)
+    if len(path) <= MAX_ADDRESS_BYTES:
+        yield path
+        return
+    folder = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield b"/proc/self/fd/%d/%s" % (folder, SOCKET_NAME)
+    finally:
+        os.close(folder)
+
+
+def connect(state_dir: bytes) -> socket.socket:
+    """Connect to the keeper of a state folder.
+
+    Raises:
+        FileNotFoundError: there is no socket.
+        ConnectionRefusedError: nobody listens on it.
+        OSError: it cannot be reached for another reason.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with socket_address(state_dir) as address:
+            sock.connect(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Listener:
+    """Listen in a state folder until closed.
+
+    Raises:
+        OSError: EADDRINUSE if another keeper listens there.
+    """
+
+    def __init__(self, state_dir: bytes) -> None:
+        self._state_dir = state_dir
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._bind()
+        except BaseException:
+            self._sock.close()
+            raise
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, -1 once closed."""
+        return self._sock.fileno()
+
+    def accept(self) -> socket.socket | None:
+        """Take the next connection; None if there is none (any more)."""
+        try:
+            return self._sock.accept()[0]
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        """Stop listening and remove the name."""
+        if self._sock.fileno() >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._state_dir, SOCKET_NAME))
+            self._sock.close()
+
+    def _bind(self) -> None:
+        self._sock.setblocking(False)
+        old_mask = os.umask(0o177)
+        try:
+            with socket_address(self._state_dir) as address:
+                self._remove_stale(address)
+                self._sock.bind(address)
+        finally:
+            os.umask(old_mask)
+        self._sock.listen(8)
+
+    def _remove_stale(self, address: bytes) -> None:
+        """Remove the name that a dead keeper left; bind says so if a living one has it."""
+        with contextlib.suppress(ConnectionRefusedError), contextlib.suppress(FileNotFoundError):
+            connect(self._state_dir).close()
+            return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(address)
+
+
+def refusal(sock: socket.socket) -> tuple[str, str] | None:
+    """Say why this peer may not speak to the keeper: a reason and its words, None if it may."""
+    pid, uid, _ = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if uid != os.getuid():
+        return "wrong_user", "the keeper serves its own user only"
+    if is_descendant(pid, os.getpid()):
+        return "descendant", "a command of this keeper cannot be its server: start the server from outside"
+    return None

@@ -1,0 +1,324 @@
+"""The keeper process: spawns, holds, reaps and remembers; one loop, one connection at a time.
+
+Owns the loop, the listener, the connection and the table. It must not read or write a command's streams:
+that is the server's while one is connected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import gc
+import os
+import selectors
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from execzmq.keeper import signals, tree
+from execzmq.keeper.channel import Channel, Packet
+from execzmq.keeper.descriptors import DescriptorLimit
+from execzmq.keeper.launch import SpawnError
+from execzmq.keeper.listener import Listener, refusal
+from execzmq.keeper.messages import FROM_SERVER, Message, MessageError, decode, encode, error_message
+from execzmq.keeper.requests import Requests
+from execzmq.keeper.spawn import read_report
+from execzmq.keeper.table import Record, Table
+
+T = TypeVar("T")
+
+_PR_SET_CHILD_SUBREAPER = 36
+_FIRST_CONNECTION_SECONDS = 30.0
+_RETRY_SECONDS = 0.001
+_LONGEST_RETRY_SECONDS = 0.1
+_ORPHANED_SECONDS = 1.0
+_KILL_SECONDS = 5.0
+_PACKETS_PER_TURN = 64
+
+
+class Keeper:
+    """Serve one state folder until no one needs it.
+
+    Args:
+        listener: where servers connect; closed by `close`.
+        wakeup: gets a byte at each signal; closed by `close`.
+        limit: the raised descriptor limit.
+    """
+
+    def __init__(self, listener: Listener, wakeup: int, limit: DescriptorLimit) -> None:
+        self._listener = listener
+        self._wakeup = wakeup
+        self._table = Table()
+        self._requests = Requests(self._table, limit, self)
+        self._connection: Channel | None = None
+        self._ends_with_connection = False
+        self._finished = False
+        self._retry_seconds = _RETRY_SECONDS
+        self._first_deadline: float | None = time.monotonic() + _FIRST_CONNECTION_SECONDS
+        self._selector = selectors.DefaultSelector()
+        self._watch(listener.fileno(), self._accept)
+        self._watch(wakeup, self._on_signal)
+
+    def run(self) -> None:
+        """Serve until the keeper is told to quit or is orphaned with nothing left to do."""
+        while not self._finished:
+            for key, _ in self._selector.select(self._patience()):
+                self._call(key)
+            self._turn()
+
+    def close(self) -> None:
+        """Close the sockets and every descriptor that is held."""
+        self._listener.close()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        for record in self._table:
+            self._table.forget(record)
+        self._selector.close()
+        os.close(self._wakeup)
+
+    # What a request may ask of the loop.
+
+    def set_mode(self, ends_with_connection: bool) -> None:
+        """Decide what the end of this connection means."""
+        self._ends_with_connection = ends_with_connection
+
+    def finish(self) -> None:
+        """End after this turn."""
+        self._finished = True
+
+    def send(self, message: Message) -> None:
+        """Send a message, later if there is no room."""
+        body = encode(message)
+        if self._connection is not None and not self._connection.try_send(body):
+            self._connection.send_later(lambda: (body, ()))
+
+    def send_record(self, op: str, record: Record) -> None:
+        """Send a command with its descriptors, as they are when there is room for it."""
+
+        def build() -> tuple[bytes, list[int]]:
+            return encode(record.description(op)), list(record.fds.values())
+
+        if self._connection is not None and not self._connection.try_send(*build()):
+            self._connection.send_later(build)
+
+    def watch_report(self, record: Record) -> None:
+        """Wait until a released command has been executed, or says why not."""
+        self._watch(record.report, lambda: self._on_report(record))
+
+    # The loop's own work.
+
+    def _call(self, key: selectors.SelectorKey) -> None:
+        """Serve a descriptor, unless an earlier callback of this turn has done away with it."""
+        if not self._finished and self._selector.get_map().get(key.fd) is key:
+            key.data()
+
+    def _watch(self, fd: int, callback: Callable[[], object]) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, callback)
+
+    def _patience(self) -> float | None:
+        """Say how long the loop may sleep, in seconds; None while every change is an event."""
+        if self._connection is not None:
+            return self._retry_seconds if self._connection.must_flush else None
+        if self._first_deadline is not None:
+            return max(0.0, self._first_deadline - time.monotonic())
+        return _ORPHANED_SECONDS if any(record.status is not None for record in self._table) else None
+
+    def _turn(self) -> None:
+        """Do what no event announces."""
+        if self._connection is not None:
+            if self._connection.must_flush:
+                self._guarded(self._flush)
+        elif self._first_deadline is None:
+            self._settle_orphaned()
+        elif time.monotonic() >= self._first_deadline:
+            self._finished = True
+
+    def _flush(self) -> None:
+        """Send what waits. Nothing announces room for more descriptors: ask for it ever less often."""
+        if self._connection is not None:
+            flushed = self._connection.flush()
+            self._retry_seconds = (
+                _RETRY_SECONDS if flushed else min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
+            )
+
+    def _on_signal(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wakeup, 4096)
+        self._reap()
+
+    def _reap(self) -> None:
+        """Reap whoever has ended: commands, and grandchildren that lost their parent."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            record = self._table.ended(pid, status, _rusage(usage), time.time())
+            if record is not None:
+                self._announce_end(record)
+
+    def _announce_end(self, record: Record) -> None:
+        if record.report >= 0 and record.released:
+            self._on_report(record)
+        if self._table.get(record.process_id) is not record:
+            return
+        if record.abandoned:
+            self._table.forget(record)
+        else:
+            self._guarded(lambda: self.send({"op": "exit", **record.end()}))
+
+    def _on_report(self, record: Record) -> None:
+        """Tell how a release went: the report ends at exec, or has an error in it."""
+        self._selector.unregister(record.report)
+        report = os.read(record.report, 64)
+        record.close_report()
+        launch, record.launch = record.launch, None
+        failure = None if launch is None else read_report(launch, report)
+        if failure is None:
+            self._guarded(lambda: self.send({"op": "released", "id": record.process_id}))
+            return
+        record.abandoned = True
+        self._guarded(lambda: self.send(error_message("release", record.process_id, failure)))
+
+    def _accept(self) -> None:
+        sock = self._listener.accept()
+        if sock is None:
+            return
+        # The end of the old connection may wait behind this event: a server is not refused because of a
+        # dead one.
+        while self._connection is not None and self._on_connection():
+            pass
+        channel = Channel(sock)
+        refused = refusal(sock)
+        if refused is None and self._connection is not None:
+            refused = ("busy", "another server is connected to this keeper")
+        if refused is None:
+            self._connection, self._first_deadline = channel, None
+            self._watch(channel.fileno(), self._on_connection)
+            return
+        with contextlib.suppress(OSError):
+            channel.try_send(encode({"op": "refused", "reason": refused[0], "message": refused[1]}))
+        channel.close()
+
+    def _on_connection(self) -> bool:
+        """Serve what has come, at most so much that others get their turn; True if there may be more."""
+        return bool(self._guarded(self._serve))
+
+    def _guarded(self, work: Callable[[], T]) -> T | None:
+        """Do something that may find the connection ended: whatever the error, the keeper lives on."""
+        try:
+            return work()
+        except (EOFError, OSError):
+            self._disconnect()
+            return None
+
+    def _serve(self) -> bool:
+        for _ in range(_PACKETS_PER_TURN):
+            if self._connection is None or self._finished:
+                return False
+            packet = self._connection.receive()
+            if packet is None:
+                return False
+            self._serve_packet(packet)
+        return True
+
+    def _serve_packet(self, packet: Packet) -> None:
+        try:
+            message = decode(packet.body, FROM_SERVER)
+            if packet.cut:
+                raise SpawnError("too_many_descriptors", errno.EMFILE, "descriptors were lost on the way")
+            self._requests.serve(message, packet.fds)
+        except MessageError as exc:
+            self.send(error_message(exc.op, exc.process_id, SpawnError(exc.reason, None, str(exc))))
+        except SpawnError as exc:
+            self.send(error_message(message["op"], message.get("id"), exc))
+        except (LookupError, TypeError, ValueError) as exc:
+            # A message of a program that is not ours: its commands' parent must not die of it.
+            failure = SpawnError("bad_message", None, f"{message['op']}: {exc!r}")
+            self.send(error_message(message["op"], message.get("id"), failure))
+        finally:
+            # What a request keeps it has taken out of the list.
+            for fd in packet.fds:
+                os.close(fd)
+
+    def _disconnect(self) -> None:
+        """The server has gone: what was never released ends, and in mode `end` all does."""
+        if self._connection is None:
+            return
+        self._selector.unregister(self._connection.fileno())
+        self._connection.close()
+        self._connection = None
+        for record in self._table:
+            if not record.released:
+                record.kill()
+        if self._ends_with_connection:
+            self._end_all()
+        else:
+            self._settle_orphaned()
+
+    def _settle_orphaned(self) -> None:
+        """Write down what has ended, and end when nothing runs and no output is left to hand over."""
+        for record in self._table:
+            if record.status is not None and not record.recorded:
+                # A full disk may have room later: the record stays in memory until then.
+                with contextlib.suppress(OSError):
+                    record.write_exit()
+        self._finished = all(record.recorded and record.is_drained() for record in self._table)
+
+    def _end_all(self) -> None:
+        """Kill everything below this process; who cannot die in time is left."""
+        self._selector.unregister(self._listener.fileno())
+        self._listener.close()
+        deadline = time.monotonic() + _KILL_SECONDS
+        while not tree.kill_descendants(os.getpid()) and time.monotonic() < deadline:
+            self._selector.select(_LONGEST_RETRY_SECONDS)
+            self._on_signal()
+        self._finished = True
+
+
+def _rusage(usage: Any) -> dict[str, float]:
+    """Write what the kernel counted: times in seconds, memory in bytes."""
+    return {"user": usage.ru_utime, "system": usage.ru_stime, "max_rss": usage.ru_maxrss * 1024}
+
+
+def _detach(ready: int) -> None:
+    """Leave what this process was started in: session, folder, descriptors."""
+    with contextlib.suppress(PermissionError):
+        os.setsid()
+    os.chdir("/")
+    # An inherited lock would outlive its server. 0, 1 and 2 are /dev/null.
+    if ready > 3:
+        os.closerange(3, ready)
+    os.closerange(max(ready + 1, 3), os.sysconf("SC_OPEN_MAX"))
+    os.set_inheritable(ready, False)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def main() -> None:
+    """Run a keeper: arguments are the state folder and the descriptor that gets one byte when it listens.
+
+    If it cannot listen, the reason is written to that descriptor instead and the exit status is 1.
+    """
+    state_dir, ready = os.fsencode(sys.argv[1]), int(sys.argv[2])
+    _detach(ready)
+    wakeup = signals.take_over()
+    limit = DescriptorLimit()
+    try:
+        listener = Listener(state_dir)
+    except OSError as exc:
+        os.write(ready, f"E{exc}".encode())
+        sys.exit(1)
+    keeper = Keeper(listener, wakeup, limit)
+    # What exists by now stays: a forked child that collects garbage would copy all of it.
+    gc.freeze()
+    os.write(ready, b"R")
+    os.close(ready)
+    try:
+        keeper.run()
+    finally:
+        keeper.close()

@@ -1,0 +1,189 @@
+"""The messages between a server and its keeper: JSON objects, one per packet, versioned.
+
+Owns their names, their required fields and their bytes. Pure: descriptors travel beside a message and are
+only named here. Unknown fields are ignored, so that an older and a newer program understand each other.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from execzmq.keeper.launch import Launch, SpawnError, Tty
+
+PROTOCOL_VERSION = 1
+
+Message = dict[str, Any]
+
+# One encoding on both sides, whatever the locale of either: names that are not UTF-8 pass as lone
+# surrogates, escaped.
+_TEXT = ("utf-8", "surrogateescape")
+_NUMBER = (int, float)
+
+FROM_SERVER: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "hello": {"version": int, "mode": str},
+    "spawn": {"id": str, "argv": list, "env": dict, "stdin": str},
+    "release": {"id": str},
+    "hold": {"id": str, "name": str},
+    "mark": {"id": str, "flag": str, "on": bool},
+    "close": {"id": str, "name": str},
+    "forget": {"id": str},
+    "abandon": {"id": str},
+    "quit": {},
+}
+FROM_KEEPER: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "hello": {"version": int, "pid": int, "features": list},
+    "refused": {"reason": str, "message": str},
+    "spawned": {"id": str, "pid": int, "names": list, "released": bool, "marks": list, "started_at": _NUMBER},
+    "proc": {"id": str, "pid": int, "names": list, "released": bool, "marks": list, "started_at": _NUMBER},
+    "released": {"id": str},
+    "exit": {"id": str, "status": int, "rusage": dict, "ended_at": _NUMBER},
+    "ready": {},
+    "error": {"request": str, "reason": str, "message": str, "details": dict},
+}
+
+
+class MessageError(ValueError):
+    """Bytes that are not a message, or a message without what its kind needs.
+
+    Attributes:
+        reason: `bad_message` or `unknown_op`.
+        op: the kind of the message, empty where it could not be read.
+        process_id: the process that it spoke of, None where it could not be read.
+    """
+
+    def __init__(self, reason: str, text: str, op: str = "", process_id: str | None = None) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.op = op
+        self.process_id = process_id
+
+
+def text(raw: bytes) -> str:
+    """Carry bytes in a JSON string, whatever they are."""
+    return raw.decode(*_TEXT)
+
+
+def raw(value: str) -> bytes:
+    """Get the bytes back that `text` carried."""
+    return value.encode(*_TEXT)
+
+
+def encode(message: Message) -> bytes:
+    """Write a message; equal messages give equal bytes."""
+    return json.dumps(message, ensure_ascii=True, separators=(",", ":"), sort_keys=True).encode("ascii")
+
+
+def decode(body: bytes, kinds: dict[str, dict[str, type | tuple[type, ...]]]) -> Message:
+    """Read a message of one of these kinds.
+
+    Raises:
+        MessageError: `bad_message` if it is not JSON or lacks a field, `unknown_op` if its kind is not in
+            the table.
+    """
+    message = _parse(body)
+    op, process_id = message.get("op"), message.get("id")
+    known_id = process_id if isinstance(process_id, str) else None
+    if not isinstance(op, str):
+        raise MessageError("bad_message", "a message has no op", process_id=known_id)
+    if op not in kinds:
+        raise MessageError("unknown_op", f"op {op!r} is not known here", op, known_id)
+    for name, kind in kinds[op].items():
+        if not isinstance(message.get(name), kind):
+            raise MessageError("bad_message", f"{op}: field {name!r} is missing or wrong", op, known_id)
+    return message
+
+
+def _parse(body: bytes) -> Message:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as exc:
+        raise MessageError("bad_message", f"a message is not JSON: {exc}") from exc
+    if not isinstance(message, dict):
+        raise MessageError("bad_message", "a message is not a JSON object")
+    return message
+
+
+def spawn_message(launch: Launch) -> Message:
+    """Write a launch as the `spawn` message; the descriptors go beside it in the order of `fds`."""
+    return {
+        "op": "spawn",
+        "id": launch.process_id,
+        "argv": [text(argument) for argument in launch.argv],
+        "cwd": None if launch.cwd is None else text(launch.cwd),
+        "env": {text(name): text(value) for name, value in launch.env.items()},
+        "umask": launch.umask,
+        "arg0": None if launch.arg0 is None else text(launch.arg0),
+        "limits": {name: list(pair) for name, pair in launch.limits.items()},
+        "tty": None if launch.tty is None else list(launch.tty),
+        "stdin": launch.stdin,
+        "merge_stderr": launch.merge_stderr,
+        "folder": None if launch.folder is None else text(launch.folder),
+        "drain_limit_bytes": launch.drain_limit_bytes,
+        "held": launch.held,
+        "passed": dict(launch.passed),
+        "fds": list(launch.descriptor_names),
+    }
+
+
+def launch_from(message: Message) -> Launch:
+    """Read a launch back out of a `spawn` message.
+
+    Raises:
+        MessageError: a field has a value that no launch can have.
+    """
+    try:
+        return _launch_from(message)
+    except (TypeError, ValueError, AttributeError) as exc:
+        raise MessageError("bad_message", f"spawn: {exc}", "spawn", message["id"]) from exc
+
+
+def _launch_from(message: Message) -> Launch:
+    if message["stdin"] not in ("null", "pipe", "fd"):
+        raise ValueError(f"stdin is {message['stdin']!r}")
+    tty = message.get("tty")
+    return Launch(
+        process_id=message["id"],
+        argv=tuple(raw(argument) for argument in message["argv"]),
+        cwd=_optional_raw(message.get("cwd")),
+        env={raw(name): raw(value) for name, value in message["env"].items()},
+        umask=_optional_int(message.get("umask")),
+        arg0=_optional_raw(message.get("arg0")),
+        limits={
+            name: (_optional_int(soft), _optional_int(hard))
+            for name, (soft, hard) in message.get("limits", {}).items()
+        },
+        tty=None if tty is None else Tty(int(tty[0]), int(tty[1]), bool(tty[2])),
+        stdin=message["stdin"],
+        merge_stderr=bool(message.get("merge_stderr", False)),
+        folder=_optional_raw(message.get("folder")),
+        drain_limit_bytes=_optional_int(message.get("drain_limit_bytes")),
+        held=bool(message.get("held", False)),
+        passed={name: int(number) for name, number in message.get("passed", {}).items()},
+    )
+
+
+def _optional_raw(value: str | None) -> bytes | None:
+    return None if value is None else raw(value)
+
+
+def _optional_int(value: int | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def error_message(op: str, process_id: str | None, error: SpawnError) -> Message:
+    """Write a refusal with all that its reader needs to raise it again."""
+    return {
+        "op": "error",
+        "request": op,
+        "id": process_id,
+        "reason": error.reason,
+        "errno": error.errno,
+        "message": error.message,
+        "details": error.details,
+    }
+
+
+def spawn_error_from(message: Message) -> SpawnError:
+    """Read a refusal back out of an `error` message."""
+    return SpawnError(message["reason"], message.get("errno"), message["message"], message["details"])

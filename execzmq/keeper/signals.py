@@ -1,0 +1,53 @@
+"""The keeper's signals: which it catches, and that no other oddity of its own start reaches a command.
+
+Owns this process's dispositions and mask. A caught signal falls back to its default at exec, an ignored one
+would not: so the keeper catches what it means to ignore.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+# Python itself ignores the last two. These are the only ones that a command could inherit.
+NOT_DEFAULT = (
+    signal.SIGCHLD,
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+)
+
+
+def take_over() -> int:
+    """Set every signal as the keeper needs it, whatever was inherited.
+
+    Returns:
+        The reading end of a pipe, which the caller owns: it gets a byte at each caught signal.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, *NOT_DEFAULT}:
+        signal.signal(number, signal.SIG_DFL)
+    for number in NOT_DEFAULT:
+        signal.signal(number, _do_nothing)
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return reader
+
+
+def reset() -> None:
+    """Give a forked child the defaults; to be called with all signals blocked, which ends here."""
+    signal.set_wakeup_fd(-1)
+    for number in NOT_DEFAULT:
+        signal.signal(number, signal.SIG_DFL)
+    # A signal that came since the fork was meant for the command and meets the default now, not a handler.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """Catch a signal without following it: the keeper ends by `quit`, or when its work has ended."""

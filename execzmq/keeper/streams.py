@@ -1,0 +1,105 @@
+"""The two sides of a command's streams while it is being started.
+
+Owns every descriptor that is opened for one start: the command's ends are closed in any case, ours unless
+they are handed on. It must not know how the command starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from types import TracebackType
+
+from execzmq.keeper.launch import Launch, Tty
+from execzmq.keeper.pty import open_pty
+
+
+class Streams:
+    """Open a command's streams; leaving the context closes all that was not taken.
+
+    Attributes:
+        theirs: the command's descriptors by number.
+        ours: our ends by name, non-blocking.
+
+    Raises:
+        OSError: one cannot be opened; none is left open.
+    """
+
+    def __init__(self, launch: Launch, fds: Mapping[str, int]) -> None:
+        self.theirs: dict[int, int] = {}
+        self.ours: dict[str, int] = {}
+        self._closing = contextlib.ExitStack()
+        self._undoing = contextlib.ExitStack()
+        try:
+            self._open(launch, fds)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Streams:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def take(self) -> dict[str, int]:
+        """Hand our ends to the caller, who closes them from now on."""
+        self._undoing.pop_all()
+        return self.ours
+
+    def close(self) -> None:
+        """Close the command's ends, and ours if nobody took them."""
+        self._closing.close()
+        self._undoing.close()
+
+    def _open(self, launch: Launch, fds: Mapping[str, int]) -> None:
+        if launch.tty is not None:
+            self._open_terminal(launch.tty)
+        else:
+            self._open_stdin(launch, fds)
+            self._open_output("stdout", 1)
+            if launch.merge_stderr:
+                self.theirs[2] = self.theirs[1]
+            else:
+                self._open_output("stderr", 2)
+        for fd in self.ours.values():
+            # O_NONBLOCK belongs to the open file description: the command's end is another one and stays
+            # blocking.
+            os.set_blocking(fd, False)
+        self.theirs |= {number: fds[name] for name, number in launch.passed.items()}
+
+    def _open_terminal(self, tty: Tty) -> None:
+        master, slave = open_pty(tty)
+        self._keep("pty", master)
+        # Were our copy of the slave left open, the terminal would never end.
+        self._give(0, slave)
+        self.theirs |= {1: slave, 2: slave}
+        reader, writer = os.pipe()
+        self._keep("mid_r", reader)
+        self._keep("mid_w", writer)
+
+    def _open_stdin(self, launch: Launch, fds: Mapping[str, int]) -> None:
+        if launch.stdin == "fd":
+            self.theirs[0] = fds["stdin"]
+        elif launch.stdin == "pipe":
+            reader, writer = os.pipe()
+            self._give(0, reader)
+            self._keep("stdin", writer)
+        else:
+            self._give(0, os.open("/dev/null", os.O_RDONLY))
+
+    def _open_output(self, name: str, number: int) -> None:
+        reader, writer = os.pipe()
+        self._give(number, writer)
+        self._keep(name, reader)
+
+    def _give(self, number: int, fd: int) -> None:
+        self.theirs[number] = fd
+        self._closing.callback(os.close, fd)
+
+    def _keep(self, name: str, fd: int) -> None:
+        self.ours[name] = fd
+        self._undoing.callback(os.close, fd)

@@ -1,0 +1,203 @@
+"""The commands that the keeper holds: their descriptors, and what is known of their end.
+
+Owns every descriptor of every command until `close`. It must not know sockets or messages' bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import struct
+import termios
+from collections.abc import Iterator
+from typing import Any
+
+from execzmq.keeper.launch import Launch, SpawnError
+from execzmq.keeper.spawn import Spawned
+
+
+class Record:
+    """One command under the keeper's care.
+
+    Attributes:
+        folder: where its end is written if the keeper is orphaned.
+        drain_limit_bytes: how much an orphaned keeper may store.
+        fds: descriptors by name, `pidfd` among them.
+        launch: how it starts, kept only while it is held.
+        released: False while a held command has not been let go; True for all others.
+        abandoned: nobody wants it: it is forgotten as soon as it has ended.
+        status: as from wait(2); None while it runs.
+        recorded: its end is on disk.
+    """
+
+    def __init__(self, launch: Launch, spawned: Spawned, now: float) -> None:
+        self.process_id = launch.process_id
+        self.folder = launch.folder
+        self.drain_limit_bytes = launch.drain_limit_bytes
+        self.pid = spawned.pid
+        self.fds = {"pidfd": spawned.pidfd, **spawned.fds}
+        self.started_at = now
+        self.launch = launch if launch.held else None
+        self.release = spawned.release
+        self.report = spawned.report
+        self.released = not launch.held
+        self.abandoned = False
+        self.status: int | None = None
+        self.rusage: dict[str, float] = {}
+        self.ended_at: float | None = None
+        self.marks: set[str] = set()
+        self.recorded = False
+
+    def description(self, op: str) -> dict[str, Any]:
+        """Write the `spawned` or `proc` message; the descriptors go beside it in the order of `names`."""
+        return {
+            "op": op,
+            "id": self.process_id,
+            "pid": self.pid,
+            "names": list(self.fds),
+            "released": self.released,
+            "marks": sorted(self.marks),
+            "started_at": self.started_at,
+            "status": self.status,
+            "rusage": self.rusage,
+            "ended_at": self.ended_at,
+        }
+
+    def end(self) -> dict[str, Any]:
+        """Write what is known of the end."""
+        return {
+            "id": self.process_id,
+            "status": self.status,
+            "rusage": self.rusage,
+            "ended_at": self.ended_at,
+            "released": self.released,
+        }
+
+    def kill(self) -> None:
+        """End the command and its process group at once."""
+        if self.status is None:
+            # Not yet reaped: the number is still this command's, which leads the group.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def let_go(self) -> None:
+        """Write the release; the answer comes on `report`."""
+        self.released = True
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.release, b"G")
+        os.close(self.release)
+        self.release = -1
+
+    def hold(self, name: str, fd: int) -> None:
+        """Keep a descriptor under a name; one of that name is closed."""
+        self.close_name(name)
+        self.fds[name] = fd
+
+    def close_name(self, name: str) -> None:
+        """Close a descriptor; one that is not there is no error."""
+        fd = self.fds.pop(name, -1)
+        if fd >= 0:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        for name in list(self.fds):
+            self.close_name(name)
+        self.close_report()
+        if self.release >= 0:
+            os.close(self.release)
+            self.release = -1
+
+    def close_report(self) -> None:
+        """Close the report's pipe."""
+        if self.report >= 0:
+            os.close(self.report)
+            self.report = -1
+
+    def is_drained(self) -> bool:
+        """Tell whether all output has ended and been read, so that nothing is lost with the descriptors."""
+        outputs = [self.fds[name] for name in ("stdout", "stderr", "pty") if name in self.fds]
+        between = self.fds.get("mid_r", -1)
+        return all(_has_ended(fd) for fd in outputs) and (between < 0 or not _unread_bytes(between))
+
+    def write_exit(self) -> None:
+        """Leave the end in the command's folder, whole or not at all.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self.folder is not None:
+            os.makedirs(self.folder, 0o700, exist_ok=True)
+            path = os.path.join(self.folder, b"exit")
+            fresh = path + b".new"
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(fd, "w", encoding="ascii") as file:
+                json.dump(self.end(), file)
+            os.rename(fresh, path)
+        self.recorded = True
+
+
+class Table:
+    """All records by process_id, and those not yet reaped by pid."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, Record] = {}
+        self._running: dict[int, Record] = {}
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(list(self._records.values()))
+
+    def get(self, process_id: str) -> Record | None:
+        """Find a record."""
+        return self._records.get(process_id)
+
+    def find(self, process_id: str) -> Record:
+        """Find a record.
+
+        Raises:
+            SpawnError: `unknown_process`.
+        """
+        record = self._records.get(process_id)
+        if record is None:
+            raise SpawnError("unknown_process", None, f"the keeper has no process {process_id!r}")
+        return record
+
+    def add(self, launch: Launch, spawned: Spawned, now: float) -> Record:
+        """Take a started command, and its descriptors, into care."""
+        record = Record(launch, spawned, now)
+        self._records[launch.process_id] = self._running[spawned.pid] = record
+        return record
+
+    def ended(self, pid: int, status: int, rusage: dict[str, float], now: float) -> Record | None:
+        """Note the end of a reaped process; None if it was no command of ours (a grandchild)."""
+        record = self._running.pop(pid, None)
+        if record is not None:
+            record.status, record.rusage, record.ended_at = status, rusage, now
+        return record
+
+    def forget(self, record: Record) -> None:
+        """Close and drop a record."""
+        record.close()
+        self._records.pop(record.process_id, None)
+
+    @property
+    def has_running(self) -> bool:
+        """True while a command runs."""
+        return bool(self._running)
+
+
+def _has_ended(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0)) and not _unread_bytes(fd)
+
+
+def _unread_bytes(fd: int) -> int:
+    (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))
+    return int(count)
