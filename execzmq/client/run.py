@@ -1,0 +1,213 @@
+"""Own how `run` is carried out: one process, its streams copied to where they go, its end made a result.
+
+Works on any backend; the only owner of the process, which it ends by KILL when it cannot go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import warnings
+from collections.abc import AsyncIterator
+from typing import Any
+
+from execzmq import settings
+from execzmq.client.arguments import STDOUT
+from execzmq.client.plan import Plan
+from execzmq.client.redirect import Capture, FileSource, Sink, open_outputs, open_source
+from execzmq.errors import (
+    ExecZMQError,
+    ProcessNotFound,
+    ProcessNotRunning,
+    StatusUnknown,
+    StdinClosed,
+    from_wire,
+)
+from execzmq.types.backend import ExecBackend, ExecProcess
+from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
+from execzmq.types.results import ExitResult
+
+STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
+NET = 5.0
+"""Seconds after the server's time limit at which the client stops believing that the server keeps it."""
+
+_cleanups: set[asyncio.Task[Any]] = set()
+
+
+class CompletedProcess(subprocess.CompletedProcess[Any]):
+    """What `subprocess.run` returns, and more.
+
+    Args:
+        result: how the command ended, in full.
+        omitted: bytes per captured stream that `max_output` left out.
+    """
+
+    def __init__(
+        self, args: Any, result: ExitResult, stdout: Any, stderr: Any, omitted: dict[Stream, int]
+    ) -> None:
+        code = result.returncode
+        assert code is not None
+        super().__init__(args, code, stdout, stderr)
+        self.result = result
+        self.omitted = omitted
+
+
+async def run(backend: ExecBackend, plan: Plan) -> CompletedProcess:
+    """Carry out a plan; see `AsyncClient.run` for its errors and for what cancelling does."""
+    sinks = open_outputs(plan.stdout, plan.stderr, lambda _: Capture(plan.max_output))
+    source: FileSource | None = None
+    try:
+        source = None if plan.stdin is None else open_source(plan.stdin)
+        process = await start_whole(backend, plan)
+        try:
+            result = await _carry_out(process, plan, sinks, source)
+        except BaseException:
+            await end_tree(process)
+            raise
+    finally:
+        for holder in (*sinks.values(), source):
+            if holder is not None:
+                holder.close()
+    return _completed(plan, sinks, result)
+
+
+async def start_whole(backend: ExecBackend, plan: Plan) -> ExecProcess:
+    """Start the command; cancelled in between, end it too, so that nothing is left that nobody knows of."""
+    starting = asyncio.ensure_future(backend.start(plan.params))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _finish(_end_started(starting))
+        raise
+
+
+async def end_tree(process: ExecProcess) -> None:
+    """End the tree by KILL, also where the caller is cancelled once more meanwhile."""
+    await _finish(_end(process))
+
+
+async def feed(process: ExecProcess, source: FileSource | None, data: memoryview | None) -> None:
+    """Write `data` and then all of `source` to stdin and close it; end early when nobody reads it any more.
+
+    Raises:
+        OSError: the source cannot be read.
+    """
+    try:
+        for begin in range(0, len(data) if data is not None else 0, settings.WRITE_PIECE):
+            assert data is not None
+            await process.write(bytes(data[begin : begin + settings.WRITE_PIECE]))
+        while source is not None and (piece := await source.read()):
+            await process.write(piece)
+        await process.write(b"", end=True)
+    except (StdinClosed, ProcessNotRunning, ProcessNotFound):
+        return  # as with a pipe whose reader has gone
+
+
+async def _end_started(starting: asyncio.Future[ExecProcess]) -> None:
+    with contextlib.suppress(ExecZMQError):
+        await _end(await starting)
+
+
+async def _end(process: ExecProcess) -> None:
+    with contextlib.suppress(
+        ExecZMQError
+    ):  # it has ended, or the server has gone: the caller's own error says more
+        await process.terminate(0.0)
+
+
+async def _finish(work: Any) -> None:
+    task = asyncio.ensure_future(work)
+    _cleanups.add(task)
+    task.add_done_callback(_cleanups.discard)
+    await asyncio.shield(task)
+
+
+async def _carry_out(
+    process: ExecProcess, plan: Plan, sinks: dict[Stream, Sink], source: FileSource | None
+) -> ExitResult:
+    limit = plan.params.timeout
+    scope = asyncio.timeout(None if limit is None else limit + (plan.params.drain_limit or 0.0) + NET)
+    try:
+        async with scope, _fed(process, plan, source):
+            return await _copy_until_closed(process, sinks)
+    except TimeoutError:
+        if not scope.expired():
+            raise
+    await end_tree(process)
+    return ExitResult(cause="timed_out")
+
+
+@contextlib.asynccontextmanager
+async def _fed(process: ExecProcess, plan: Plan, source: FileSource | None) -> AsyncIterator[None]:
+    """Feed stdin meanwhile; raise at the end what went wrong with it."""
+    if plan.stdin_data is None and source is None:
+        yield
+        return
+    feeding = asyncio.create_task(_feed_or_end(process, source, plan.stdin_data))
+    try:
+        yield
+    finally:
+        feeding.cancel()  # nothing happens to one that is done
+        await asyncio.wait((feeding,))
+    if not feeding.cancelled():
+        feeding.result()
+
+
+async def _feed_or_end(process: ExecProcess, source: FileSource | None, data: memoryview | None) -> None:
+    try:
+        await feed(process, source, data)
+    except Exception:
+        await end_tree(process)
+        raise
+
+
+async def _copy_until_closed(process: ExecProcess, sinks: dict[Stream, Sink]) -> ExitResult:
+    events = process.subscribe_events()
+    try:
+        async for event in events:
+            if isinstance(event, Output):
+                await sinks[event.stream].write(event.data)
+            elif isinstance(event, Closed):
+                for sink in sinks.values():
+                    await sink.finish()
+                return event.result
+            else:
+                _note(event)
+    finally:
+        await close_iterator(events)
+    raise StatusUnknown("the events of the process ended before its streams did")
+
+
+def _note(event: Event) -> None:
+    if isinstance(event, Failed):
+        raise from_wire(event.error)
+    if isinstance(event, Gap):
+        warnings.warn(f"{event.bytes} bytes of the command's output are lost", RuntimeWarning, stacklevel=2)
+
+
+def _completed(plan: Plan, sinks: dict[Stream, Sink], result: ExitResult) -> CompletedProcess:
+    captured = {stream: sink for stream, sink in sinks.items() if isinstance(sink, Capture)}
+    output = {stream: sink.value() for stream, sink in captured.items()}
+    if plan.stderr == STDOUT:
+        output.pop("stderr", None)
+    if result.cause == "timed_out":
+        assert plan.timeout is not None
+        raise subprocess.TimeoutExpired(plan.args, plan.timeout, output.get("stdout"), output.get("stderr"))
+    if result.returncode is None:
+        raise StatusUnknown(
+            f"the command is over, but how it ended is not known: {result}", cause=result.cause
+        )
+    decode = plan.text.decode if plan.text else bytes
+    stdout, stderr = (decode(output[name]) if name in output else None for name in STREAMS)
+    if plan.check and result.returncode:
+        raise subprocess.CalledProcessError(result.returncode, plan.args, stdout, stderr)
+    omitted = {stream: sink.omitted for stream, sink in captured.items() if sink.omitted}
+    return CompletedProcess(plan.args, result, stdout, stderr, omitted)
+
+
+async def close_iterator(iterator: AsyncIterator[Event]) -> None:
+    """Close an async iterator now rather than when it is collected, where it can be closed."""
+    aclose = getattr(iterator, "aclose", None)
+    if aclose is not None:
+        await aclose()
