@@ -26,16 +26,24 @@ class ZmqPort:
         on_message: called with the frames of each message; must not block. An exception that it raises goes
             to the loop's exception handler and costs only that message.
         turn: most messages handled in a row.
+        on_idle: called whenever all messages that were there have been handled; the socket may have found a
+            peer, or room, since it was called last.
     """
 
     def __init__(
-        self, socket: zmq.Socket[bytes], on_message: Callable[[Frames], None], *, turn: int = _TURN
+        self,
+        socket: zmq.Socket[bytes],
+        on_message: Callable[[Frames], None],
+        *,
+        turn: int = _TURN,
+        on_idle: Callable[[], None] | None = None,
     ) -> None:
         self.socket = socket
         self._on_message = on_message
         self._turn = turn
+        self._on_idle = on_idle
         self._loop = asyncio.get_running_loop()
-        self._fd = socket.getsockopt(zmq.FD)
+        self._fd = int(socket.getsockopt(zmq.FD))
         self._scheduled: asyncio.Handle | None = None
         self._loop.add_reader(self._fd, self._drain)
         self._look_again()
@@ -77,11 +85,24 @@ class ZmqPort:
             if self._fd == -1:
                 return
             try:
-                frames = self.socket.recv_multipart(zmq.DONTWAIT, copy=False)
+                frames = self._receive()
             except zmq.Again:
-                return
+                break
             self._deliver(frames)
-        self._look_again()
+        else:
+            self._look_again()
+            return
+        if self._on_idle is not None:
+            self._on_idle()
+
+    def _receive(self) -> Frames:
+        """Return the next message; `recv_multipart` takes twice as long, as it asks the socket for `more`."""
+        frame = self.socket.recv(zmq.DONTWAIT, copy=False)
+        frames = [frame]
+        while frame.more:
+            frame = self.socket.recv(zmq.DONTWAIT, copy=False)
+            frames.append(frame)
+        return frames
 
     def _deliver(self, frames: Frames) -> None:
         try:

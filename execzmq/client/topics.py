@@ -1,0 +1,181 @@
+"""Own the subscriptions of one client and who hears which process; knows no request.
+
+A subscription holds from the moment at which the server welcomes one that was made after it: `settle`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
+
+from execzmq.client.links import plain
+from execzmq.errors import ExecZMQError, RequestTimeout
+from execzmq.protocol.values import Announcement, announcement_from_broadcast
+from execzmq.protocol.wire import Codec
+from execzmq.settings import CALL_TIMEOUT
+from execzmq.zmqloop import Frames
+
+_WELCOME_AGAIN = 1.0
+"""Seconds after which a welcome that has not come is asked for under another topic."""
+
+
+class Listener(Protocol):
+    """Whoever follows one process."""
+
+    def hear(self, announcement: Announcement) -> None:
+        """Take a broadcast."""
+
+    def resume(self) -> None:
+        """Look at the log again: broadcasts may have been missed."""
+
+    def fail(self, error: ExecZMQError) -> None:
+        """End: nothing more will come."""
+
+
+class Topics:
+    """Which broadcasts this client has asked for, and to whom they go.
+
+    Args:
+        subscribe, unsubscribe: act on the socket.
+        on_status: called with the epoch and the word of a `server_status`.
+
+    Attributes:
+        refused: broadcasts that were not what the protocol allows, or not signed with the key.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        prefix: str,
+        subscribe: Callable[[bytes], None],
+        unsubscribe: Callable[[bytes], None],
+        on_status: Callable[[str, str], None],
+    ) -> None:
+        self._codec = codec
+        self._own = f"{prefix}-"
+        self._subscribe = subscribe
+        self._unsubscribe = unsubscribe
+        self._on_status = on_status
+        self._listeners: dict[bytes, list[Listener]] = {}
+        self._holders: Counter[str] = Counter()
+        self._welcomes: dict[bytes, asyncio.Future[None]] = {}
+        self.refused = 0
+        subscribe(b"s.")
+        subscribe(f"p.{self._own}".encode())
+
+    def handle(self, frames: Frames) -> None:
+        """Take one broadcast; what nobody listens for is not decoded."""
+        topic = frames[0].bytes
+        kind, _, rest = topic.partition(b".")
+        if kind == b"p":
+            process_id, _, what = rest.partition(b".")
+            if what and process_id in self._listeners:
+                self._announce(process_id, frames)
+        elif kind == b"w":
+            self._welcome(topic)
+        elif kind == b"s" and rest:
+            self._status(frames)
+
+    def listen(self, process_id: str, listener: Listener) -> None:
+        """Send the broadcasts of a process to `listener` too, as far as they are subscribed."""
+        self._listeners.setdefault(process_id.encode(), []).append(listener)
+
+    def leave(self, process_id: str, listener: Listener) -> None:
+        """Send nothing more to `listener`; no error if it did not listen."""
+        listeners = self._listeners.get(process_id.encode(), [])
+        if listener in listeners:
+            listeners.remove(listener)
+        if not listeners:
+            self._listeners.pop(process_id.encode(), None)
+
+    def hold(self, process_id: str) -> bool:
+        """Subscribe to a process; return whether that is new, so that `settle` is needed."""
+        if process_id.startswith(self._own):
+            return False
+        self._holders[process_id] += 1
+        if self._holders[process_id] == 1:
+            self._subscribe(_topic(process_id))
+        return True
+
+    def release(self, process_id: str) -> None:
+        """Take one `hold` back."""
+        if process_id not in self._holders:
+            return
+        self._holders[process_id] -= 1
+        if not self._holders[process_id]:
+            del self._holders[process_id]
+            self._unsubscribe(_topic(process_id))
+
+    async def settle(self, seconds: float = CALL_TIMEOUT) -> None:
+        """Wait until every subscription made so far is in force. Cancelling leaves nothing.
+
+        Raises:
+            RequestTimeout: the server has not said so within `seconds`.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                while not await self._welcomed():
+                    pass
+        except TimeoutError:
+            raise RequestTimeout(f"no subscription was confirmed within {seconds:g} s") from None
+
+    def resume_all(self) -> None:
+        """Let every listener look at the log again."""
+        for listener in self._everybody():
+            listener.resume()
+
+    def fail_all(self, error: ExecZMQError) -> None:
+        """End every listener."""
+        for listener in self._everybody():
+            listener.fail(error)
+
+    def _everybody(self) -> list[Listener]:
+        return [listener for listeners in self._listeners.values() for listener in listeners]
+
+    def _announce(self, process_id: bytes, frames: Frames) -> None:
+        try:
+            message = self._codec.decode(plain(frames[1:]))
+            if message.msg_type == "iopub_welcome":
+                return
+            announcement = announcement_from_broadcast(message)
+        except ExecZMQError:
+            self.refused += 1
+            return
+        if announcement.process_id.encode() != process_id:
+            self.refused += 1
+            return
+        for listener in tuple(self._listeners[process_id]):
+            listener.hear(announcement)
+
+    def _status(self, frames: Frames) -> None:
+        try:
+            content = self._codec.decode(plain(frames[1:])).content
+        except ExecZMQError:
+            self.refused += 1
+            return
+        self._on_status(str(content.get("epoch")), str(content.get("status")))
+
+    def _welcome(self, topic: bytes) -> None:
+        waiting = self._welcomes.get(topic)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    async def _welcomed(self) -> bool:
+        """Subscribe to a topic that nobody else has and wait a while for its welcome."""
+        topic = b"w." + secrets.token_hex(12).encode()
+        welcome = self._welcomes[topic] = asyncio.get_running_loop().create_future()
+        self._subscribe(topic)
+        try:
+            await asyncio.wait((welcome,), timeout=_WELCOME_AGAIN)
+            return welcome.done()
+        finally:
+            welcome.cancel()
+            del self._welcomes[topic]
+            self._unsubscribe(topic)
+
+
+def _topic(process_id: str) -> bytes:
+    return f"p.{process_id}.".encode()
