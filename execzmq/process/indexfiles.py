@@ -6,15 +6,17 @@ is written; its descriptor is the only one that stays open.
 
 from __future__ import annotations
 
-import contextlib
 import os
+import struct
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from execzmq.process.index import RECORD_SIZE, STREAM_BYTE, STREAM_CODES, Record, first_where, unpack
+from execzmq.process.index import RECORD_SIZE, STREAM_BYTE, STREAM_CODES, STREAMS, Record, first_where, unpack
 
+_PLACE = struct.Struct("<9xB2xIQ28x")
+"""The part of a record that tells where its bytes are: stream, length, offset."""
 _FIRST_BLOCK = 64
 _LARGEST_BLOCK = 4096
 
@@ -140,20 +142,29 @@ class IndexFiles:
         position = max(0, bisect_right(self._firsts, seq) - 1)
         size = _FIRST_BLOCK
         for segment in self.segments[position:]:
-            with self._opened(segment) as fd:
-                at = self._position(segment, seq, fd)
+            at = self._position(segment, seq)
+            if at == segment.count:
+                continue
+            fd, is_active = self._reader(segment)
+            try:
                 while at < segment.count:
                     count = min(size, segment.count - at)
                     yield os.pread(fd, count * RECORD_SIZE, at * RECORD_SIZE)
                     at += count
                     size = min(_LARGEST_BLOCK, size * 4)
+            finally:
+                if not is_active:
+                    os.close(fd)
 
-    def _position(self, segment: IndexSegment, seq: int, fd: int) -> int:
-        if seq <= segment.first or seq > segment.last:
-            return 0 if seq <= segment.first else segment.count
+    def _position(self, segment: IndexSegment, seq: int) -> int:
+        """Return where in a file the first record at or after `seq` stands."""
+        if seq <= segment.first:
+            return 0
+        if seq > segment.last:
+            return segment.count
         if segment.is_dense:
             return seq - segment.first
-        return first_where(_reader(fd), segment.count, lambda record: record.seq >= seq)
+        return self._search(segment, lambda record: record.seq >= seq)
 
     def at_or_before(self, seq: int) -> Record | None:
         """Return the last record whose seq is not above `seq`, `None` if there is none."""
@@ -161,20 +172,15 @@ class IndexFiles:
         if position < 0:
             return None
         segment = self.segments[position]
-        with self._opened(segment) as fd:
-            at = self._position(segment, seq + 1, fd) - 1
-            return _reader(fd)(at) if at >= 0 else None
+        return self._record(segment, self._position(segment, seq + 1) - 1)
 
     def first_where(self, wanted: Callable[[Record], bool]) -> Record | None:
         """Return the first record that is `wanted`; all after it must be, none before it."""
-        position = first_where(lambda i: self._last_of(self.segments[i]), len(self.segments), wanted)
+        position = first_where(lambda at: self._last_of(self.segments[at]), len(self.segments), wanted)
         if position == len(self.segments):
             return None
         segment = self.segments[position]
-        with self._opened(segment) as fd:
-            read = _reader(fd)
-            at = first_where(read, segment.count, wanted)
-            return read(at) if at < segment.count else None
+        return self._record(segment, self._search(segment, wanted))
 
     def count(self, stream: str, first: int, last: int) -> int:
         """Return how many events of `stream` lie between the seqs `first` and `last`, both counted in."""
@@ -192,22 +198,34 @@ class IndexFiles:
         return self._last_of(self.segments[-1]) if self.segments else None
 
     def _last_of(self, segment: IndexSegment) -> Record | None:
-        return unpack(self._pread(segment, segment.count - 1, 1))
+        return self._record(segment, segment.count - 1)
+
+    def _record(self, segment: IndexSegment, at: int) -> Record | None:
+        return unpack(self._pread(segment, at, 1)) if 0 <= at < segment.count else None
+
+    def _search(self, segment: IndexSegment, wanted: Callable[[Record], bool]) -> int:
+        fd, is_active = self._reader(segment)
+        try:
+            return first_where(
+                lambda at: unpack(os.pread(fd, RECORD_SIZE, at * RECORD_SIZE)), segment.count, wanted
+            )
+        finally:
+            if not is_active:
+                os.close(fd)
 
     def _pread(self, segment: IndexSegment, at: int, count: int) -> bytes:
-        with self._opened(segment) as fd:
-            return os.pread(fd, count * RECORD_SIZE, at * RECORD_SIZE)
-
-    @contextlib.contextmanager
-    def _opened(self, segment: IndexSegment) -> Iterator[int]:
-        if self._fd >= 0 and segment is self.segments[-1]:
-            yield self._fd
-            return
-        fd = os.open(self._path(segment.first), os.O_RDONLY | os.O_CLOEXEC)
+        fd, is_active = self._reader(segment)
         try:
-            yield fd
+            return os.pread(fd, count * RECORD_SIZE, at * RECORD_SIZE)
         finally:
-            os.close(fd)
+            if not is_active:
+                os.close(fd)
+
+    def _reader(self, segment: IndexSegment) -> tuple[int, bool]:
+        """Return a descriptor of that file, and whether it is the one being written, which stays open."""
+        if self._fd >= 0 and segment is self.segments[-1]:
+            return self._fd, True
+        return os.open(self._path(segment.first), os.O_RDONLY | os.O_CLOEXEC), False
 
     # Taking records away
 
@@ -218,10 +236,11 @@ class IndexFiles:
                 break
             segment.stale = True
 
-    def compact(self, keep: Callable[[Record], bool], most: int) -> int:
-        """Rewrite up to `most` files that have stale records with those only that `keep` wants.
+    def compact(self, keep: Callable[[str, int, int], bool], most: int) -> int:
+        """Rewrite up to `most` files that have stale records; return the bytes freed.
 
-        Files that have become small are joined. The last file is left alone. Returns the bytes freed.
+        Of output events those stay whose stream, offset and length `keep` accepts, of all others all. Files
+        that have become small are joined. The last file is left alone.
         """
         run = self._stale_run(most)
         if not run:
@@ -241,12 +260,11 @@ class IndexFiles:
             begin -= 1
         return closed[begin:end]
 
-    def _kept_of(self, segment: IndexSegment, keep: Callable[[Record], bool]) -> Iterator[bytes]:
+    def _kept_of(self, segment: IndexSegment, keep: Callable[[str, int, int], bool]) -> Iterator[bytes]:
         block = self._pread(segment, 0, segment.count)
-        for at in range(0, len(block), RECORD_SIZE):
-            record = unpack(block, at)
-            if record is not None and keep(record):
-                yield block[at : at + RECORD_SIZE]
+        for at, (code, length, offset) in enumerate(_PLACE.iter_unpack(block)):
+            if not 0 < code < len(STREAMS) or keep(STREAMS[code], offset, length):
+                yield block[at * RECORD_SIZE : (at + 1) * RECORD_SIZE]
 
     def _replace(self, run: list[IndexSegment], kept: list[bytes]) -> None:
         """Put one file with the records `kept` in the place of the files of `run`.
@@ -271,13 +289,6 @@ class IndexFiles:
 
     def _path(self, first: int) -> str:
         return f"{self._stem}{first}"
-
-
-def _reader(fd: int) -> Callable[[int], Record | None]:
-    def read(position: int) -> Record | None:
-        return unpack(os.pread(fd, RECORD_SIZE, position * RECORD_SIZE))
-
-    return read
 
 
 def _unpack_at(block: bytes, position: int) -> Record | None:

@@ -20,13 +20,14 @@ from execzmq.process.index import (
     Kind,
     Record,
     RecordStream,
+    make,
     pack,
 )
 from execzmq.process.indexfiles import IndexFiles
 from execzmq.process.paging import CursorMemory, Dropped, LogPage, PageBuilder, page_of_held
 from execzmq.process.segments import SegmentedStream, has_data
 from execzmq.process.trimming import Trimmer
-from execzmq.settings import KIB, MAX_EVENT, MIB, PAGE, PAGE_EVENTS, SEGMENT
+from execzmq.settings import KIB, MAX_EVENT, PAGE, PAGE_EVENTS, SEGMENT
 from execzmq.types.events import Stream
 
 __all__ = ["Dropped", "LogPage", "OutputLog", "Record"]
@@ -34,7 +35,7 @@ __all__ = ["Dropped", "LogPage", "OutputLog", "Record"]
 OUTPUT_STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 _PREFIXES = {"stdout": "out", "stderr": "err", "meta": "meta"}
 _LEAST_SEGMENT = 4 * KIB
-_LARGEST_INDEX = 1 * MIB
+_LARGEST_INDEX = 256 * KIB
 
 Memo: TypeAlias = tuple[Kind, bytes, float]
 """An event that was only in memory: its kind, payload and time."""
@@ -215,9 +216,9 @@ class OutputLog:
         """
         data = self._data[stream]
         offset = self.ends[stream]
-        length = min(data.file_end(offset) - offset, MAX_EVENT)
-        if length <= 0:
+        if data.end == offset:
             return None
+        length = min(data.file_end(offset) - offset, MAX_EVENT)
         record = self._record("output", stream, length, offset, now)
         self._write(record)
         self.ends[stream] = offset + length
@@ -249,7 +250,7 @@ class OutputLog:
         if kind == "output":
             stdout += length if stream == "stdout" else 0
             stderr += length if stream == "stderr" else 0
-        return Record(self.last_seq + 1, kind, stream, length, offset, now, stdout, stderr)
+        return make(self.last_seq + 1, kind, stream, length, offset, now, stdout, stderr)
 
     def _write(self, record: Record) -> None:
         self._index.append(pack(record), record.seq)

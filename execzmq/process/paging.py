@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from execzmq.process.index import RECORD_SIZE, Record, Segment, unpack
@@ -49,7 +49,7 @@ class _Run:
     segment: Segment
     offset: int
     end: int
-    parts: list[tuple[int, int]] = field(default_factory=list)
+    parts: list[list[int]]
 
 
 class PageBuilder:
@@ -78,7 +78,7 @@ class PageBuilder:
         self._max_events = max_events
         self._examined = 0
         self._size = 0
-        self._payload_bytes = 0
+        self._filled = 0
         self._entries: list[Record | Dropped] = []
         self._others: list[Record] = []
         self._runs: list[_Run] = []
@@ -87,10 +87,10 @@ class PageBuilder:
     def add(self, record: Record) -> bool:
         """Put `record` on the page; return whether it still fitted."""
         self._examined += 1
-        stream = self._streams[record.stream]
-        segment = stream.find(record.offset, record.length) if record.length else None
-        is_gone = segment is None and record.length > 0
-        if not self._has_room(0 if is_gone else record.length):
+        length = record.length
+        segment = self._streams[record.stream].find(record.offset, length) if length else None
+        is_gone = segment is None and length > 0
+        if self._entries and not self._has_room(0 if is_gone else length):
             return False
         if record.seq > self.seq + 1:
             self._note_dropped(record.seq - 1, record.begins)
@@ -98,20 +98,18 @@ class PageBuilder:
             self._note_dropped(record.seq, record.ends)
             return True
         self._entries.append(record)
+        self._size += length
         if record.kind != "output":
             self._others.append(record)
-            self._payload_bytes += record.length
         elif segment is not None:
-            self._place(record, stream, segment)
-        self.seq, self.ends = record.seq, record.ends
+            self._place(record, segment)
+        self.seq, self.ends = record.seq, (record.stdout_end, record.stderr_end)
         return True
 
     def _has_room(self, length: int) -> bool:
-        if not self._entries:
-            return True
         if len(self._entries) >= self._max_events or self._examined > _MOST_EXAMINED:
             return False
-        return length == 0 or self._size + self._payload_bytes + length <= self._max_bytes
+        return length == 0 or self._size + length <= self._max_bytes
 
     def _note_dropped(self, to_seq: int, ends: tuple[int, int]) -> None:
         lost = max(0, sum(ends) - sum(self.ends))
@@ -123,20 +121,20 @@ class PageBuilder:
             self._entries.append(Dropped(self.seq + 1, to_seq, lost))
         self.seq, self.ends = to_seq, ends
 
-    def _place(self, record: Record, stream: SegmentedStream, segment: Segment) -> None:
-        begin = self._size
-        self._size += record.length
+    def _place(self, record: Record, segment: Segment) -> None:
+        begin = self._filled
+        end = self._filled = begin + record.length
         run = self._open_runs.get(record.stream)
-        follows = run is not None and run.segment is segment and run.end == record.offset
+        follows = run is not None and run.end == record.offset and run.segment is segment
         if run is None or not follows or len(run.parts) >= _MOST_VIEWS:
-            run = _Run(stream, segment, record.offset, record.offset)
+            run = _Run(self._streams[record.stream], segment, record.offset, record.offset, [])
             self._open_runs[record.stream] = run
             self._runs.append(run)
         run.end += record.length
         if run.parts and run.parts[-1][1] == begin:
-            run.parts[-1] = (run.parts[-1][0], self._size)
+            run.parts[-1][1] = end
         else:
-            run.parts.append((begin, self._size))
+            run.parts.append([begin, end])
 
     def fill(self, index: IndexFiles) -> bool:
         """Take records of the index until the page is full; return whether the log ended first."""
@@ -150,12 +148,12 @@ class PageBuilder:
 
     def close_hole(self, last_seq: int, ends: tuple[int, int]) -> None:
         """Tell what is missing up to the end of the log, where its records cannot be read."""
-        if self.seq < last_seq and self._has_room(0):
+        if self.seq < last_seq:
             self._note_dropped(last_seq, ends)
 
     def finish(self) -> LogPage:
         """Read the bytes and return the page."""
-        buffer = bytearray(self._size)
+        buffer = bytearray(self._filled)
         with memoryview(buffer) as whole:
             for run in self._runs:
                 run.stream.read_into(run.segment, run.offset, [whole[a:b] for a, b in run.parts])

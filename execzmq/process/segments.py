@@ -14,7 +14,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from execzmq.process.index import Segment
+from execzmq.process.index import RECORD_SIZE, Segment
 
 
 class SegmentedStream:
@@ -122,10 +122,12 @@ class SegmentedStream:
         if offset < segment.start:
             segment = self.segments[bisect_right(self._starts, offset) - 1]
         segment.records += 1
-        self._full = self.segments[-1].cost >= self._segment_size
+        self._full = segment.size + segment.records * RECORD_SIZE >= self._segment_size
 
     def file_end(self, offset: int) -> int:
         """Return the end of the file that has the byte at `offset`; `offset` itself where there is none."""
+        if self._starts and self._starts[-1] <= offset:
+            return self.end
         position = bisect_right(self._starts, offset) - 1
         return max(offset, self.segments[position].end) if position >= 0 else offset
 

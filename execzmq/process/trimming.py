@@ -6,7 +6,7 @@ its loss. The index is rewritten only where its own size matters.
 
 from __future__ import annotations
 
-from execzmq.process.index import Record, Segment, cost_at, droppable
+from execzmq.process.index import Segment, cost_at, droppable
 from execzmq.process.indexfiles import IndexFiles
 from execzmq.process.segments import SegmentedStream
 
@@ -100,10 +100,8 @@ class Trimmer:
         newest = self._index.segments[-1].last
         return first.seq if first else newest, last.seq if last else newest
 
-    def _is_there(self, record: Record) -> bool:
-        if record.kind != "output":
-            return True
-        return self._data[record.stream].find(record.offset, record.length) is not None
+    def _is_there(self, stream: str, offset: int, length: int) -> bool:
+        return self._data[stream].find(offset, length) is not None
 
     def _count_records(self) -> None:
         """Learn once how many events lie in each file that an earlier life has written."""
