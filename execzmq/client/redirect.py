@@ -45,6 +45,20 @@ class Sink(Protocol):
         """Release what is held, after what is on its way; waits for nothing. Idempotent."""
 
 
+class Source(Protocol):
+    """Where the bytes of stdin come from."""
+
+    async def read(self) -> bytes:
+        """Return the next bytes, none at the end.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+
+    def close(self) -> None:
+        """Stop reading and release what is held; idempotent."""
+
+
 class Null:
     """Drops everything."""
 

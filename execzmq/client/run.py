@@ -15,7 +15,7 @@ from typing import Any
 from execzmq import settings
 from execzmq.client.arguments import STDOUT
 from execzmq.client.plan import Plan
-from execzmq.client.redirect import Capture, FileSource, Sink, open_outputs, open_source
+from execzmq.client.redirect import Capture, Sink, Source, open_outputs, open_source
 from execzmq.errors import (
     ExecZMQError,
     ProcessNotFound,
@@ -56,7 +56,7 @@ class CompletedProcess(subprocess.CompletedProcess[Any]):
 async def run(backend: ExecBackend, plan: Plan) -> CompletedProcess:
     """Carry out a plan; see `AsyncClient.run` for its errors and for what cancelling does."""
     sinks = open_outputs(plan.stdout, plan.stderr, lambda _: Capture(plan.max_output))
-    source: FileSource | None = None
+    source: Source | None = None
     try:
         source = None if plan.stdin is None else open_source(plan.stdin)
         process = await start_whole(backend, plan)
@@ -87,7 +87,7 @@ async def end_tree(process: ExecProcess) -> None:
     await _finish(_end(process))
 
 
-async def feed(process: ExecProcess, source: FileSource | None, data: memoryview | None) -> None:
+async def feed(process: ExecProcess, source: Source | None, data: memoryview | None) -> None:
     """Write `data` and then all of `source` to stdin and close it; end early when nobody reads it any more.
 
     Raises:
@@ -124,7 +124,7 @@ async def _finish(work: Any) -> None:
 
 
 async def _carry_out(
-    process: ExecProcess, plan: Plan, sinks: dict[Stream, Sink], source: FileSource | None
+    process: ExecProcess, plan: Plan, sinks: dict[Stream, Sink], source: Source | None
 ) -> ExitResult:
     limit = plan.params.timeout
     scope = asyncio.timeout(None if limit is None else limit + (plan.params.drain_limit or 0.0) + NET)
@@ -139,7 +139,7 @@ async def _carry_out(
 
 
 @contextlib.asynccontextmanager
-async def _fed(process: ExecProcess, plan: Plan, source: FileSource | None) -> AsyncIterator[None]:
+async def _fed(process: ExecProcess, plan: Plan, source: Source | None) -> AsyncIterator[None]:
     """Feed stdin meanwhile; raise at the end what went wrong with it."""
     if plan.stdin_data is None and source is None:
         yield
@@ -154,7 +154,7 @@ async def _fed(process: ExecProcess, plan: Plan, source: FileSource | None) -> A
         feeding.result()
 
 
-async def _feed_or_end(process: ExecProcess, source: FileSource | None, data: memoryview | None) -> None:
+async def _feed_or_end(process: ExecProcess, source: Source | None, data: memoryview | None) -> None:
     try:
         await feed(process, source, data)
     except Exception:

@@ -1,0 +1,143 @@
+"""Own how a name becomes a client, and the one client that the functions of the package share.
+
+Loads a backend only when it is asked for; knows nothing of what a backend does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any, Unpack
+
+from execzmq import connection
+from execzmq.client import popen
+from execzmq.client.aio import AsyncClient
+from execzmq.client.arguments import Command, StartOptions
+from execzmq.client.plan import RunOptions, SubprocessOptions
+from execzmq.client.run import CompletedProcess
+from execzmq.client.signatures import options_from
+from execzmq.client.sync import Client, Process
+from execzmq.errors import ConnectionFailed
+from execzmq.settings import DEFAULT_NAME
+
+
+class Connecting:
+    """What `aconnect` returns: `await` it for a client, or `async with` it for one that closes itself."""
+
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+        self._client: AsyncClient | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncClient]:
+        return _connected(self._name).__await__()
+
+    async def __aenter__(self) -> AsyncClient:
+        self._client = await _connected(self._name)
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def connect(name: str | None = None) -> Client:
+    """Connect to a server and return a client of one's own; close it, or use it in a `with`.
+
+    Args:
+        name: of a server of this user's; with a `/` in it, the path of a connection file; `None` = the
+            default server, which is started where it does not run.
+
+    Raises:
+        ConnectionFailed: there is no such server, or it cannot be reached. RequestTimeout: it does not answer.
+    """
+    return Client.open(lambda: _connected(name))
+
+
+def aconnect(name: str | None = None) -> Connecting:
+    """Connect as `connect` does, for async code: `async with aconnect() as client`, or `await aconnect()`.
+
+    Cancelling it leaves no connection; a default server that is being started goes on.
+    """
+    return Connecting(name)
+
+
+def local() -> Client:
+    """Return a client without a server: this Python runs the commands, closing it ends them."""
+    return Client.open(_local)
+
+
+@options_from(RunOptions)
+def run(args: Command, **options: Unpack[RunOptions]) -> CompletedProcess:
+    """Run a command on the default server to its end; see `Client.run`."""
+    with _Default() as client:
+        return client.run(args, **options)
+
+
+@options_from(StartOptions)
+def start(args: Command, **options: Unpack[StartOptions]) -> Process:
+    """Start a command on the default server; see `Client.start`."""
+    with _Default() as client:
+        return client.start(args, **options)
+
+
+def attach(id_or_name: str) -> Process:
+    """Find a process of the default server; see `Client.attach`."""
+    with _Default() as client:
+        return client.attach(id_or_name)
+
+
+class Popen(popen.Popen):
+    __doc__ = popen.Popen.__doc__
+
+    @options_from(SubprocessOptions)
+    def __init__(
+        self, args: Command, *, client: Client | None = None, **options: Unpack[SubprocessOptions]
+    ) -> None:
+        if client is not None:
+            super().__init__(args, client=client, **options)
+            return
+        with _Default() as client:
+            super().__init__(args, client=client, **options)
+
+
+class _Default:
+    """The client of this process for the default server, made at first use and after a fork anew."""
+
+    _lock = threading.Lock()
+    _client: Client | None = None
+
+    def __enter__(self) -> Client:
+        with _Default._lock:
+            if _Default._client is None or not _Default._client.is_usable:
+                _Default._client = connect()
+            self._used = _Default._client
+        return self._used
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ConnectionFailed):
+            with _Default._lock:  # the next use starts the server that is gone
+                if _Default._client is self._used:
+                    _Default._client = None
+
+
+async def _connected(name: str | None) -> AsyncClient:
+    from execzmq.client.remote import RemoteBackend
+
+    if name is None or name == DEFAULT_NAME:
+        from execzmq.client.launch import ensure_server
+
+        info = await ensure_server(DEFAULT_NAME)
+    else:
+        info = connection.load(connection.find(name))
+    return AsyncClient(await RemoteBackend.connect(info))
+
+
+async def _local() -> AsyncClient:
+    from execzmq.backends.local import LocalBackend
+
+    return AsyncClient(await LocalBackend.open_private())
