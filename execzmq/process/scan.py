@@ -1,0 +1,294 @@
+"""Own the looking at the machine's processes: one pass over /proc, in a thread, for all who wait for one.
+
+Knows nothing of signals. Where there is no /proc psutil is asked, which tells neither marks nor streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+import stat
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple
+
+from execzmq.process.census import Census, Entry, Evidence, Scope, StreamId
+from execzmq.process.environ import MARK_NAME
+from execzmq.types.results import ProcessRef
+
+HAS_PROC = os.path.exists("/proc/self/stat")
+_COMMAND_MOST = 4096
+_PIECE = 64 * 1024
+_TIOCGPTN = 0x80045430
+"""Linux: the number of a terminal by its master (`os.ptsname` comes with Python 3.13)."""
+
+
+class Member(NamedTuple):
+    """A process of a command, and its words."""
+
+    entry: Entry
+    command: str
+
+    @property
+    def ref(self) -> ProcessRef:
+        """Name the process as reports do."""
+        return ProcessRef(self.entry.pid, self.command)
+
+
+class Family(NamedTuple):
+    """The living members of a scope, and what may be of it but cannot be attributed."""
+
+    members: tuple[Member, ...]
+    unattributed: tuple[Member, ...]
+
+
+_Request = tuple[Scope, "asyncio.Future[Family]"]
+
+
+class TreeScanner:
+    """Looks at all processes, once for everybody who asks meanwhile.
+
+    Args:
+        keeper_pid: parent of all commands and, as a subreaper, of whatever loses its parent; may be changed
+            when another keeper takes over.
+        living: return the scopes of all commands of which something may still be alive.
+    """
+
+    def __init__(self, keeper_pid: int, living: Callable[[], Iterable[Scope]]) -> None:
+        self.keeper_pid = keeper_pid
+        self._living = living
+        self._waiting: list[_Request] = []
+        self._running = False
+        self._closed = False
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def family(self, scope: Scope) -> Family:
+        """Look at the machine and return who belongs to `scope`; remembers them in `scope.known`.
+
+        Cancelling leaves the pass to the others who wait for it.
+
+        Raises:
+            RuntimeError: the scanner is closed.
+        """
+        if self._closed:
+            raise RuntimeError("the scanner is closed")
+        answer: asyncio.Future[Family] = asyncio.get_running_loop().create_future()
+        self._waiting.append((scope, answer))
+        if not self._running:
+            self._start_pass()
+        return await answer
+
+    def close(self) -> None:
+        """Give up the thread; whoever waits is cancelled. Idempotent."""
+        self._closed = True
+        waiting, self._waiting = self._waiting, []
+        for _, answer in waiting:
+            answer.cancel()
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def _start_pass(self) -> None:
+        requests, self._waiting = self._waiting, []
+        scopes = dict.fromkeys([*self._living(), *(scope for scope, _ in requests)])
+        for scope in scopes:
+            _learn_start(scope)
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, "execzmq-scan")
+        self._running = True
+        wanted = dict.fromkeys(scope for scope, _ in requests)
+        done = asyncio.get_running_loop().run_in_executor(
+            self._executor, look, list(scopes), list(wanted), self.keeper_pid
+        )
+        done.add_done_callback(lambda done: self._end_pass(done, requests))
+
+    def _end_pass(self, done: asyncio.Future[dict[Scope, Look]], requests: list[_Request]) -> None:
+        self._running = False
+        open_requests = [(scope, answer) for scope, answer in requests if not answer.done()]
+        if done.cancelled():
+            for _, answer in open_requests:
+                answer.cancel()
+        elif (error := done.exception()) is not None:
+            for _, answer in open_requests:
+                answer.set_exception(error)
+        else:
+            for scope, seen in done.result().items():
+                scope.known = frozenset(member.entry.identity for member in seen.family.members)
+                scope.session_over = seen.session_over
+            for scope, answer in open_requests:
+                answer.set_result(done.result()[scope].family)
+        if self._waiting and not self._closed:
+            self._start_pass()
+
+
+class Look(NamedTuple):
+    """What one pass has found for one scope."""
+
+    family: Family
+    session_over: bool
+
+
+def look(scopes: list[Scope], wanted: list[Scope], keeper: int) -> dict[Scope, Look]:
+    """Make one pass and return what belongs to each scope of `wanted`; may take long, changes nothing."""
+    entries = read_entries()
+    protected = ancestors(entries, os.getpid()) | ancestors(entries, keeper)
+    oldest = min(scope.start for scope in wanted)
+
+    def evidence(pid: int) -> Evidence | None:
+        return read_evidence(pid) if entries[pid].start >= oldest else None
+
+    census = Census(entries, scopes, protected=protected, keeper=keeper, look=evidence)
+    return {scope: _look_for(scope, census) for scope in wanted}
+
+
+def _look_for(scope: Scope, census: Census) -> Look:
+    members, strays = census.of(scope)
+    family = Family(_with_commands(members), _with_commands(strays))
+    return Look(family, census.session_is_over(scope))
+
+
+def _with_commands(entries: Iterable[Entry]) -> tuple[Member, ...]:
+    return tuple(Member(entry, command_of(entry.pid)) for entry in entries)
+
+
+def ancestors(entries: dict[int, Entry], pid: int) -> set[int]:
+    """Return `pid` and all its ancestors."""
+    found: set[int] = set()
+    while pid not in found and pid in entries:
+        found.add(pid)
+        pid = entries[pid].ppid
+    return found
+
+
+def _learn_start(scope: Scope) -> None:
+    """Find out when the command started, as long as its pidfd vouches for its number."""
+    if scope.start or scope.pidfd is None or scope.pidfd < 0:
+        return
+    start = start_time(scope.pid)
+    try:
+        signal.pidfd_send_signal(scope.pidfd, 0)
+    except PermissionError:
+        pass  # another user's, and there
+    except OSError:
+        return
+    scope.start = start
+
+
+def start_time(pid: int) -> int:
+    """Return when a process started, in the system's ticks; 0 where there is none."""
+    entry = read_entry(pid) if HAS_PROC else _entries_by_psutil().get(pid)
+    return 0 if entry is None else entry.start
+
+
+def stream_id(fd: int) -> StreamId:
+    """Return the device and inode by which whoever holds this pipe or terminal is known.
+
+    `fd` is either end of a pipe, or the master or slave of a terminal.
+    """
+    status = os.fstat(fd)
+    if stat.S_ISCHR(status.st_mode):
+        with suppress(OSError):  # a slave is no master and names itself
+            status = os.stat(_slave_of(fd))
+    return status.st_dev, status.st_ino
+
+
+def _slave_of(master: int) -> str:
+    number = fcntl.ioctl(master, _TIOCGPTN, bytes(4))
+    return f"/dev/pts/{int.from_bytes(number, sys.byteorder)}"
+
+
+# What one process shows
+
+
+def read_entries() -> dict[int, Entry]:
+    """Return the living processes of the machine by pid."""
+    if not HAS_PROC:
+        return _entries_by_psutil()
+    found = (read_entry(int(name)) for name in os.listdir("/proc") if name.isdecimal())
+    return {entry.pid: entry for entry in found if entry is not None and entry.state not in "ZX"}
+
+
+def read_entry(pid: int) -> Entry | None:
+    """Return what /proc shows of a process, a zombie too; `None` where there is none."""
+    text = _read(pid, "stat", 1024)
+    # The command's name stands in brackets and may hold blanks and brackets itself.
+    fields = text[text.rfind(b")") + 2 :].split(b" ", 20)
+    if len(fields) < 21:
+        return None
+    return Entry(pid, int(fields[1]), int(fields[3]), int(fields[19]), fields[0].decode())
+
+
+def read_evidence(pid: int) -> Evidence | None:
+    """Return the mark and the streams of a process of the same user; `None` where it may not be asked."""
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+            return None
+        return Evidence(_mark_of(pid), frozenset(streams_of(pid)))
+    except OSError:
+        return None
+
+
+def _mark_of(pid: int) -> bytes | None:
+    wanted = MARK_NAME + b"="
+    for entry in _read(pid, "environ", _PIECE).split(b"\0"):
+        if entry.startswith(wanted):
+            return entry[len(wanted) :]
+    return None
+
+
+def streams_of(pid: int, *, writers: bool = False) -> Iterable[StreamId]:
+    """Yield the pipes and character devices that a process holds; with `writers`, those it may write to.
+
+    Raises:
+        OSError: it is gone, or of another user.
+    """
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{number}"
+        with suppress(OSError):
+            status = os.stat(path)
+            if not (stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode)):
+                continue
+            if not writers or os.lstat(path).st_mode & stat.S_IWUSR:  # the link's mode is that of the opening
+                yield status.st_dev, status.st_ino
+
+
+def command_of(pid: int) -> str:
+    """Return the words of a process, or its name in brackets where it shows none."""
+    words = (
+        _read(pid, "cmdline", _PIECE)[:_COMMAND_MOST].replace(b"\0", b" ").decode(errors="replace").strip()
+    )
+    return words or f"[{_read(pid, 'comm', 64).decode(errors='replace').strip()}]"
+
+
+def _read(pid: int, name: str, piece: int) -> bytes:
+    """Return a file of a process's folder, empty where it is gone or closed to us."""
+    data = b""
+    try:
+        fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return data
+    try:
+        while len(more := os.read(fd, piece)) == piece:
+            data += more
+        return data + more
+    except OSError:
+        return data
+    finally:
+        os.close(fd)
+
+
+def _entries_by_psutil() -> dict[int, Entry]:
+    import psutil
+
+    found: dict[int, Entry] = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                state = "T" if process.status() == psutil.STATUS_STOPPED else "S"
+                start = int(process.create_time() * 100)
+                found[process.pid] = Entry(process.pid, process.ppid(), os.getsid(process.pid), start, state)
+    return found
