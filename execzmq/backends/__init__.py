@@ -1,0 +1,1 @@
+"""Ways to turn the parameters of a start into a running process."""

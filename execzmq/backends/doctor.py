@@ -1,0 +1,86 @@
+"""Own the look at what a server stands on: folders, modes, limits and versions of this machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+import zmq
+
+from execzmq.settings import GIB, VERSION
+
+_DESCRIPTORS = 4096
+_FREE = 1 * GIB
+
+
+@dataclass(slots=True, frozen=True)
+class Finding:
+    """One thing that was looked at; `remedy` is empty where all is well."""
+
+    name: str
+    ok: bool
+    text: str
+    remedy: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the finding as plain values."""
+        return {"name": self.name, "ok": self.ok, "text": self.text, "remedy": self.remedy}
+
+
+def examine(folder: Path) -> list[Finding]:
+    """Look at a state folder and at the limits of this process; may wait for a slow file system."""
+    return [_versions(), _folder(folder), _disk(folder), _descriptors(), _processes()]
+
+
+def _versions() -> Finding:
+    text = (
+        f"execzmq {VERSION}, Python {platform.python_version()}, pyzmq {zmq.__version__}, "
+        f"libzmq {zmq.zmq_version()}, {platform.system()} {platform.release()}"
+    )
+    return Finding("versions", True, text)
+
+
+def _folder(folder: Path) -> Finding:
+    try:
+        status = folder.stat()
+    except OSError as error:
+        return Finding(
+            "state folder", False, f"{folder}: {error.strerror}", "start the server once; it makes the folder"
+        )
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid != os.getuid() or mode & 0o077:
+        remedy = f"chmod 700 {folder} and let it belong to you"
+        return Finding("state folder", False, f"{folder} has mode {mode:o} and owner {status.st_uid}", remedy)
+    return Finding("state folder", True, f"{folder} has mode {mode:o}")
+
+
+def _disk(folder: Path) -> Finding:
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Finding("disk", False, f"{folder}: {error.strerror}", "make the disk readable")
+    text = f"{free // (1 << 20)} MiB free for logs"
+    return Finding(
+        "disk", free >= _FREE, text, "" if free >= _FREE else "make room: logs get a tenth of what is free"
+    )
+
+
+def _descriptors() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = hard == resource.RLIM_INFINITY or hard >= _DESCRIPTORS
+    remedy = "" if enough else f"raise the hard limit (ulimit -Hn) to {_DESCRIPTORS} or more"
+    return Finding("descriptors", enough, f"{soft} of {hard} allowed; a process needs up to 8", remedy)
+
+
+def _processes() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    shown = "no limit" if soft == resource.RLIM_INFINITY else f"{soft} of {hard}"
+    enough = soft == resource.RLIM_INFINITY or soft >= 512
+    return Finding(
+        "processes", enough, f"{shown} for this user", "" if enough else "raise ulimit -u to 512 or more"
+    )

@@ -1,0 +1,112 @@
+"""Own the way from the parameters of a start to what the keeper takes, and from its refusals to our errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from execzmq.errors import (
+    ArgumentTooLong,
+    BadFormat,
+    CommandNotFound,
+    ExecZMQError,
+    InvalidRequest,
+    NotExecutable,
+    ServerLost,
+    SpawnFailed,
+    WorkingDirectoryMissing,
+)
+from execzmq.keeper.client import KeeperLost
+from execzmq.keeper.launch import Launch, Limit, SpawnError, Tty
+from execzmq.process.environ import build_env
+from execzmq.process.spec import ProcessSpec
+from execzmq.types.params import ExecParams, Limits
+
+_LIMIT_NAMES = {
+    "memory": "as",
+    "cpu": "cpu",
+    "processes": "nproc",
+    "file_size": "fsize",
+    "descriptors": "nofile",
+}
+
+_ERRORS: dict[str, type[ExecZMQError]] = {
+    "not_found": CommandNotFound,
+    "interpreter_not_found": CommandNotFound,
+    "not_executable": NotExecutable,
+    "is_directory": NotExecutable,
+    "bad_format": BadFormat,
+    "cwd_missing": WorkingDirectoryMissing,
+    "cwd_not_directory": WorkingDirectoryMissing,
+    "argument_too_long": ArgumentTooLong,
+    "empty_argv": InvalidRequest,
+    "empty_program": InvalidRequest,
+    "nul_in_name": InvalidRequest,
+    "invalid_env_name": InvalidRequest,
+    "invalid_limit": InvalidRequest,
+    "invalid_terminal_size": InvalidRequest,
+}
+
+
+def launch_of(
+    params: ExecParams, spec: ProcessSpec, base_env: Mapping[bytes, bytes], folder: Path
+) -> tuple[Launch, dict[str, int]]:
+    """Return what the keeper is asked for, and descriptors to pass, which the caller must close.
+
+    Raises:
+        InvalidRequest: a variable cannot be one.
+    """
+    base = base_env if params.env is None else params.env
+    env = build_env(base, params.env_policy, spec.mark)
+    size = params.tty_size
+    files: dict[str, int] = {}
+    stdin = params.stdin
+    if params.tty or (stdin == "data" and not params.stdin_data):
+        stdin = "null"
+    elif stdin == "data":
+        files["stdin"] = _readable_file(params.stdin_data)
+    launch = Launch(
+        process_id=spec.process_id,
+        argv=params.argv,
+        cwd=spec.cwd,
+        env=env,
+        umask=params.umask,
+        arg0=params.arg0,
+        limits=_limits(params.limits),
+        tty=Tty(size.rows, size.cols, params.tty_echo) if params.tty else None,
+        stdin="fd" if stdin == "data" else stdin,
+        merge_stderr=params.merge_stderr,
+        folder=os.fsencode(folder),
+    )
+    return launch, files
+
+
+def spawn_error(error: BaseException) -> ExecZMQError:
+    """Return the error that a client is told of a spawn that failed."""
+    if isinstance(error, SpawnError):
+        cls = _ERRORS.get(error.reason, SpawnFailed)
+        details = {**error.details, "reason": error.reason, "errno": error.errno}
+        return cls(error.message, **details)
+    if isinstance(error, KeeperLost):
+        return ServerLost("the keeper of this server is gone; whether the command was started is not known")
+    return SpawnFailed(f"the command could not be started: {error}", reason=type(error).__name__)
+
+
+def _limits(limits: Limits | None) -> dict[str, Limit]:
+    if limits is None:
+        return {}
+    chosen = {name: getattr(limits, field) for field, name in _LIMIT_NAMES.items()}
+    return {name: (value, value) for name, value in chosen.items() if value is not None}
+
+
+def _readable_file(data: bytes) -> int:
+    """Return a descriptor, open for reading alone, of a file in memory that holds `data`."""
+    writer = os.memfd_create("execzmq-stdin", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(writer, view) :]
+        return os.open(f"/proc/self/fd/{writer}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(writer)

@@ -1,0 +1,378 @@
+"""Own the backend that runs commands on this machine: keeper, table, logs and the journal of one state folder.
+
+Serves a server and, without one, `execzmq.local()`. Knows nothing of ZeroMQ or of who is connected; a client
+session is only a name to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Literal
+
+from execzmq.backends.launching import launch_of, spawn_error
+from execzmq.backends.local_process import LocalProcess
+from execzmq.backends.restore import restore
+from execzmq.backends.wiring import connect_streams
+from execzmq.errors import Conflict, ExecZMQError, InvalidState, SandboxUnavailable, ServerLost, to_wire
+from execzmq.keeper.client import KeeperClient, KeeperLost, SpawnedProcess
+from execzmq.keeper.launch import SpawnError
+from execzmq.process import payloads
+from execzmq.process.census import Scope
+from execzmq.process.housekeeping import Housekeeping
+from execzmq.process.index import Record
+from execzmq.process.journal import Journal
+from execzmq.process.lifecycle import Life
+from execzmq.process.log import OutputLog
+from execzmq.process.managed import ManagedProcess
+from execzmq.process.scan import TreeScanner
+from execzmq.process.spec import ProcessSpec, spec_of, spec_to_record
+from execzmq.process.table import ProcessTable
+from execzmq.settings import VERSION, Settings
+from execzmq.types.params import ExecParams
+from execzmq.types.results import ProcessInfo, ServerInfo
+
+_JOURNAL_SLACK = 20_000
+
+EventListener = Callable[[ManagedProcess, Record, dict[str, Any]], None]
+EndListener = Callable[[ManagedProcess], None]
+
+
+class LocalBackend:
+    """Runs commands here. Made by `open` or `open_private`."""
+
+    is_local = True
+
+    def __init__(self, folder: Path, settings: Settings, *, private: bool) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.table = ProcessTable()
+        self.scanner = TreeScanner(0, self._scopes)
+        self.base_env = dict(os.environb)
+        self.base_cwd = os.getcwdb()
+        self.on_event: EventListener | None = None
+        self.on_end: EndListener | None = None
+        self.clock = time.time
+        self.started_at = time.time()
+        self.statistics = {"started": 0, "failed": 0, "ended": 0}
+        self._private = private
+        self._journal = Journal(folder / "journal")
+        self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
+        self._starting: dict[str, asyncio.Future[None]] = {}
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._keeper: KeeperClient | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(cls, folder: Path, settings: Settings) -> LocalBackend:
+        """Open the backend of a state folder whose lock the caller holds.
+
+        What an earlier life left there is taken over: finished logs can be read, running processes go on.
+        """
+        return await cls._open(cls(folder, settings, private=False), "keep")
+
+    @classmethod
+    async def open_private(cls, settings: Settings | None = None) -> LocalBackend:
+        """Open a backend of this Python's own; closing it ends its processes and removes its logs."""
+        folder = Path(tempfile.mkdtemp(prefix="execzmq-"))
+        backend = cls(folder, settings or Settings(), private=True)
+        try:
+            return await cls._open(backend, "end")
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    @classmethod
+    async def _open(cls, backend: LocalBackend, mode: Literal["keep", "end"]) -> LocalBackend:
+        records = backend._journal.replay()
+        left: dict[str, SpawnedProcess] = {}
+
+        def found(process: SpawnedProcess) -> None:
+            left[process.process_id] = process
+
+        backend._keeper = await KeeperClient.connect_or_launch(
+            backend.folder, mode, on_process=found, on_exit=backend._exited, on_lost=backend._keeper_lost
+        )
+        backend.scanner.keeper_pid = backend._keeper.pid
+        restore(backend, records, left)
+        backend._housekeeping.start()
+        return backend
+
+    @property
+    def keeper(self) -> KeeperClient:
+        """Return the keeper's client.
+
+        Raises:
+            InvalidState: the backend is closed.
+        """
+        if self._keeper is None or self._closed:
+            raise InvalidState("this backend is closed; open another")
+        return self._keeper
+
+    # ExecBackend
+
+    async def start(self, params: ExecParams, session: str = "local") -> LocalProcess:
+        """Start a command for a session; see ExecBackend. Cancelling leaves the command running."""
+        process, ready, _ = self.begin(params, session)
+        if ready is not None:
+            await asyncio.shield(ready)
+        return LocalProcess(self, process, session)
+
+    async def attach(self, id_or_name: str, session: str = "local") -> LocalProcess:
+        """Find a process; see ExecBackend."""
+        return LocalProcess(self, self.table.find(id_or_name), session)
+
+    async def list_processes(self) -> list[ProcessInfo]:
+        """Describe every process, oldest first."""
+        return [process.info() for process in self.table]
+
+    async def server_info(self) -> ServerInfo:
+        """Describe this backend."""
+        return ServerInfo(
+            pid=os.getpid(),
+            epoch="",
+            version=VERSION,
+            name="local",
+            host=socket.gethostname(),
+            role="owner",
+            started_at=self.started_at,
+            statistics={**self.statistics, "alive": self.table.alive, "processes": len(self.table)},
+        )
+
+    async def shutdown(self) -> None:
+        """End every process by the ladder, then the backend itself."""
+        await self.end_all("shutdown")
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Release everything; idempotent. A private backend ends its processes first."""
+        if self._closed:
+            return
+        if self._private:
+            await self.end_all("shutdown", grace=0.0)
+        self._closed = True
+        self._housekeeping.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for process in self.table:
+            process.release()
+            process.log.close()
+        if self._keeper is not None:
+            await _end_keeper(self._keeper)
+        self._journal.close()
+        self.scanner.close()
+        if self._private:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    async def end_all(self, asked_by: str, grace: float | None = None) -> None:
+        """End every process that is not closed, all at once; return when they are, or cannot be ended."""
+        grace = self.settings.shutdown_grace if grace is None else grace
+        living = self.table.living()
+        handles = [LocalProcess(self, process, asked_by) for process in living]
+        await asyncio.gather(*(handle.end("terminated", asked_by, grace) for handle in handles))
+        deadline = asyncio.get_running_loop().time() + 1.0
+        for process in living:
+            while not process.life.is_over and asyncio.get_running_loop().time() < deadline:
+                await process.wait_change(0.1)
+
+    # How a process begins
+
+    def begin(
+        self, params: ExecParams, session: str
+    ) -> tuple[ManagedProcess, asyncio.Future[None] | None, bool]:
+        """Begin a start; return the process, what tells of its success, and whether it is a repeat.
+
+        Raises:
+            Conflict, InvalidRequest, LimitExceeded, SandboxUnavailable: nothing was begun.
+        """
+        if params.sandbox is not None and params.sandbox.profile != "full-access":
+            raise SandboxUnavailable(
+                "this version has no sandbox; only the profile full-access can be asked for"
+            )
+        process_id = params.process_id or self.table.new_id()
+        digest = hashlib.sha256(repr(params).encode("utf-8", "surrogatepass")).hexdigest()
+        existing = self.table.get(process_id)
+        if existing is not None and existing.life is not Life.FAILED:
+            if params.process_id is None or existing.spec.digest != digest:
+                message = (
+                    f"the process_id {process_id!r} is taken by another command; choose another or forget it"
+                )
+                raise Conflict(message, process_id=process_id)
+            return existing, self._starting.get(process_id), True
+        self.table.check_new(process_id, params.name)
+        return *self._begin(params, process_id, session, digest), False
+
+    def _begin(
+        self, params: ExecParams, process_id: str, session: str, digest: str
+    ) -> tuple[ManagedProcess, asyncio.Future[None]]:
+        instance = int.from_bytes(os.urandom(8))
+        budget = params.log_budget or self.settings.log_budget
+        cwd = params.cwd if params.cwd is not None else self.base_cwd
+        spec = spec_of(params, process_id, instance, cwd, budget, session, digest, self.clock())
+        launch, files = launch_of(params, spec, self.base_env, self.log_folder(spec))
+        process = ManagedProcess(spec, OutputLog(self.log_folder(spec), instance, budget), self, self.clock)
+        before = self.table.add(process)
+        if before is not None:
+            before.log.remove()
+        self._journal.append({"kind": "start", **spec_to_record(spec)})
+        try:
+            spawned = self.keeper.spawn(launch, files)
+        finally:
+            for fd in files.values():
+                os.close(fd)
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ready.add_done_callback(_retrieved)
+        self._starting[process_id] = ready
+        spawned.add_done_callback(lambda done: self._spawned(process, done, ready))
+        self.statistics["started"] += 1
+        return process, ready
+
+    def _spawned(
+        self, process: ManagedProcess, done: asyncio.Future[SpawnedProcess], ready: asyncio.Future[None]
+    ) -> None:
+        self._starting.pop(process.process_id, None)
+        error: ExecZMQError
+        if done.cancelled():
+            error = ServerLost("the backend was closed while the command was being started")
+        elif (reason := done.exception()) is not None:
+            error = spawn_error(reason)
+        else:
+            spawned = done.result()
+            pumps, feeder = connect_streams(self, process, spawned)
+            process.started(spawned.pid, spawned.pidfd, pumps, feeder)
+            _resolve(ready, None)
+            return
+        self.statistics["failed"] += 1
+        process.spawn_failed(to_wire(error))
+        _resolve(ready, error)
+
+    async def wait_started(self, process: ManagedProcess) -> None:
+        """Wait until it is known whether the command could be started."""
+        ready = self._starting.get(process.process_id)
+        if ready is not None:
+            await asyncio.wait([ready])
+
+    def _scopes(self) -> list[Scope]:
+        return [process.scope for process in self.table if process.scope.pid]
+
+    def log_folder(self, spec: ProcessSpec) -> Path:
+        """Return where the log of this life of the process is kept."""
+        return self.folder / "p" / f"{spec.process_id}.{spec.instance:016x}"
+
+    # Observer of its processes
+
+    def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
+        """Pass an event on to the listener."""
+        self._housekeeping.grown(record.length)
+        if self.on_event is not None:
+            self.on_event(process, record, payload)
+
+    def ended(self, process: ManagedProcess) -> None:
+        """Note the end of a process in the table and in the journal."""
+        self.table.ended(process)
+        self.statistics["ended"] += 1
+        self._journal.append(end_record(process))
+        self._housekeeping.ended()
+        if self.on_end is not None:
+            self.on_end(process)
+
+    def released(self, process: ManagedProcess) -> None:
+        """Let the keeper give up what it holds of the process."""
+        if self._keeper is not None and not self._closed:
+            self._keeper.forget(process.process_id)
+
+    def time_is_over(self, process: ManagedProcess) -> None:
+        """End the tree of a process whose time limit has struck."""
+        handle = LocalProcess(self, process, "time limit")
+        self.run_task(handle.end("timed_out", "time limit", process.spec.timeout_grace))
+
+    def run_task(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run a coroutine that this backend owns until it is closed."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def forget(self, process: ManagedProcess) -> None:
+        """Remove an ended process and its log.
+
+        Raises:
+            InvalidState: it has not ended.
+        """
+        process.require_over()
+        self._forget(process)
+
+    def _forget(self, process: ManagedProcess) -> None:
+        self.table.remove(process)
+        process.is_forgotten = True
+        process.release()
+        process.log.remove()
+        self._journal.append(
+            {"kind": "forget", "process_id": process.process_id, "instance": process.instance}
+        )
+
+    def _exited(self, process_id: str, status: int, rusage: dict[str, float]) -> None:
+        process = self.table.get(process_id)
+        if process is not None:
+            process.exited(status, rusage)
+
+    def _keeper_lost(self) -> None:
+        for process in self.table.living():
+            process.lost()
+
+    def _tidy(self) -> None:
+        """Write the journal anew when most of it speaks of what is forgotten."""
+        if self._journal.records > _JOURNAL_SLACK + 4 * len(self.table):
+            self._journal.compact(record for process in self.table for record in journal_records(process))
+
+
+async def _end_keeper(keeper: KeeperClient) -> None:
+    """End the keeper, unless it still has commands to keep."""
+    with contextlib.suppress(SpawnError, KeeperLost):
+        await keeper.quit()
+    await keeper.aclose()
+
+
+def journal_records(process: ManagedProcess) -> list[dict[str, object]]:
+    """Return what the journal says of a process."""
+    start = {"kind": "start", **spec_to_record(process.spec)}
+    return [start, end_record(process)] if process.life.is_over else [start]
+
+
+def end_record(process: ManagedProcess) -> dict[str, object]:
+    """Return the journal's record of an end, from which a log that was never on disk can be made again."""
+    return {
+        "kind": "end",
+        "process_id": process.process_id,
+        "instance": process.instance,
+        "pid": process.pid,
+        "started_at": process.ending.started_at,
+        "ended_at": process.ending.ended_at,
+        "result": None if process.result is None else payloads.result_to_dict(process.result),
+        "failure": process.failure,
+        "last_seq": process.log.last_seq,
+        "on_disk": process.log.is_on_disk,
+    }
+
+
+def _resolve(ready: asyncio.Future[None], error: ExecZMQError | None) -> None:
+    if ready.done():
+        return
+    if error is None:
+        ready.set_result(None)
+    else:
+        ready.set_exception(error)
+
+
+def _retrieved(future: asyncio.Future[None]) -> None:
+    """Mark an exception as seen: the process tells of it too, so nobody need wait for it here."""
+    if not future.cancelled():
+        future.exception()

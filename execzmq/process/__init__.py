@@ -1,0 +1,1 @@
+"""Running commands and their logs; nothing here knows of ZeroMQ, msgpack or who is asking."""

@@ -1,0 +1,142 @@
+"""Own when logs give space back and when finished processes are forgotten; what goes is `retention`'s decision.
+
+Counts what is written and looks at the disk only when the count says that the budget may be passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from execzmq.process import retention
+from execzmq.process.managed import ManagedProcess
+from execzmq.process.retention import LogStat, Shrink
+from execzmq.process.table import ProcessTable
+from execzmq.settings import FINISHED_MOST, MIB, Settings
+
+_FINISHED_DELAY = 1.0
+_FINISHED_SLACK = 64
+_ROUNDS = 8
+_STEP = 4 * MIB
+_RECENTLY = 10.0
+
+
+class Housekeeping:
+    """Keeps the logs of a table within the budgets.
+
+    Args:
+        forget: called with a finished process that goes.
+        tidy: called after finished processes were looked through.
+    """
+
+    def __init__(
+        self,
+        table: ProcessTable,
+        settings: Settings,
+        folder: Path,
+        forget: Callable[[ManagedProcess], None],
+        tidy: Callable[[], None],
+    ) -> None:
+        self._table = table
+        self._settings = settings
+        self._folder = folder
+        self._forget = forget
+        self._tidy = tidy
+        self._estimate = 0
+        self._limit = 0
+        self._is_short = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._finished_since = 0
+
+    def start(self) -> None:
+        """Measure what is there."""
+        self._sweep()
+        self._look_later()
+
+    def close(self) -> None:
+        """Stop; idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def grown(self, size: int) -> None:
+        """Count bytes that were added to some log; make room when the budget may be passed."""
+        self._estimate += size
+        if self._estimate > self._limit:
+            self._sweep()
+
+    def ended(self) -> None:
+        """Note that one more process is over."""
+        self._finished_since += 1
+        self._look_later()
+        if self._finished_since > _FINISHED_SLACK and len(self._table) > FINISHED_MOST + _FINISHED_SLACK:
+            self._look()
+
+    def _look_later(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_FINISHED_DELAY, self._look)
+
+    def _look(self) -> None:
+        self.close()
+        self._finished_since = 0
+        finished = [(p.process_id, p.ending.ended_at) for p in self._table if p.life.is_over]
+        for action in retention.expired(finished, time.time()):
+            self._forget(self._table.require(action.process_id))
+        self._tidy()
+        if len(finished) > 256:
+            self._timer = asyncio.get_running_loop().call_later(60.0, self._look)
+
+    def _sweep(self) -> None:
+        """Make room until the logs fit or nothing more may go."""
+        for _ in range(_ROUNDS):
+            stats = [_stat_of(process) for process in self._table if process.log.is_on_disk]
+            used = sum(stat.disk_bytes for stat in stats)
+            self._limit = retention.disk_limit(self._settings.disk_budget, _free_bytes(self._folder), used)
+            actions = retention.plan(stats, self._limit)
+            if not actions or not self._carry_out(actions):
+                break
+        used = sum(process.log.disk_bytes for process in self._table)
+        self._set_short(used > self._limit)
+        self._estimate = used
+        self._limit = max(self._limit, used + _STEP)
+
+    def _carry_out(self, actions: list[retention.Action]) -> bool:
+        freed = False
+        for action in actions:
+            process = self._table.require(action.process_id)
+            if isinstance(action, Shrink):
+                keep_after = process.backlog.keep_after if process.backlog else None
+                freed |= process.log.shrink(action.target, keep_after) > 0
+            else:
+                self._forget(process)
+                freed = True
+        return freed
+
+    def _set_short(self, is_short: bool) -> None:
+        """Where room is short, let commands wait for their starters sooner."""
+        if is_short == self._is_short:
+            return
+        self._is_short = is_short
+        for process in self._table:
+            process.room_is_short(is_short)
+
+
+def _stat_of(process: ManagedProcess) -> LogStat:
+    recently = time.time() - process.last_read < _RECENTLY
+    return LogStat(
+        process_id=process.process_id,
+        disk_bytes=process.log.disk_bytes,
+        budget=process.spec.log_budget,
+        closed_at=process.ending.ended_at if process.life.is_over else None,
+        followed=recently,
+        read=process.read_seq >= process.log.last_seq,
+        unreceived=process.backlog.unreceived(process.log) if process.backlog else 0,
+    )
+
+
+def _free_bytes(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize

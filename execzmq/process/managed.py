@@ -1,0 +1,381 @@
+"""Own one process: turns what happens to it into facts of its lifecycle and carries out what the table says.
+
+Knows nothing of the keeper that spawned it, of sockets, or of who is asking; it tells its observer of every
+event and of its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from execzmq.errors import Conflict, InvalidState, NotATerminal, ProcessNotRunning
+from execzmq.process import lifecycle, payloads
+from execzmq.process.backlog import Backlog
+from execzmq.process.census import Scope
+from execzmq.process.ending import Ending
+from execzmq.process.feeder import StdinFeeder
+from execzmq.process.index import Kind, Record
+from execzmq.process.lifecycle import Action, Fact, Life
+from execzmq.process.log import OutputLog
+from execzmq.process.scan import stream_id
+from execzmq.process.spec import ProcessSpec
+from execzmq.process.streams import StreamPump
+from execzmq.process.tree import holders_of
+from execzmq.types.events import Stream
+from execzmq.types.results import Cause, ExitResult, ProcessInfo
+
+Clock = Callable[[], float]
+
+
+class Observer(Protocol):
+    """Who is told of what happens to a process; none of these may block."""
+
+    def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
+        """An event stands in the log; `payload` is empty for output."""
+
+    def ended(self, process: ManagedProcess) -> None:
+        """The process is closed or failed; nothing follows in its log."""
+
+    def released(self, process: ManagedProcess) -> None:
+        """Nobody can write to its streams any more, so its descriptors can be given up everywhere."""
+
+    def time_is_over(self, process: ManagedProcess) -> None:
+        """The time limit of the process has struck."""
+
+
+class ManagedProcess:
+    """A process from its start to the end of its log.
+
+    Args:
+        spec: what it is.
+        log: owned from now on.
+        observer: told of events and ends.
+        clock: Unix seconds.
+    """
+
+    def __init__(self, spec: ProcessSpec, log: OutputLog, observer: Observer, clock: Clock) -> None:
+        self.spec = spec
+        self.log = log
+        self.life = Life.STARTING
+        self.pid: int | None = None
+        self.scope = Scope(0, mark=spec.mark)
+        self.ending = Ending()
+        self.result: ExitResult | None = None
+        self.failure: dict[str, Any] | None = None
+        self.feeder: StdinFeeder | None = None
+        self.keyboard: str | None = None
+        self.is_forgotten = False
+        self.read_seq = 0
+        self.last_read = 0.0
+        self.pumps: dict[Stream, StreamPump] = {}
+        self.backlog = Backlog(spec.log_budget) if spec.backpressure == "pause" else None
+        self._observer = observer
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._timers: list[asyncio.TimerHandle] = []
+        self._waiters: list[asyncio.Future[None]] = []
+
+    # What it is
+
+    @property
+    def process_id(self) -> str:
+        """Name the process."""
+        return self.spec.process_id
+
+    @property
+    def instance(self) -> int:
+        """Name this life of the process_id."""
+        return self.log.instance
+
+    def info(self) -> ProcessInfo:
+        """Describe the process as it is now."""
+        spec, life = self.spec, self.life
+        return ProcessInfo(
+            process_id=spec.process_id,
+            name=spec.name,
+            instance=self.instance,
+            argv=spec.argv,
+            cwd=spec.cwd,
+            state=life.public,
+            pid=self.pid,
+            started_at=self.ending.started_at,
+            exited=life.has_exited,
+            closed=life.is_over,
+            result=self.result,
+            last_seq=self.log.last_seq,
+            output_bytes=dict(self.log.ends),
+            tty=spec.tty,
+            keyboard=self.keyboard,
+            failure=self.failure,
+        )
+
+    # What happens to it
+
+    def started(self, pid: int, pidfd: int, pumps: Iterable[StreamPump], feeder: StdinFeeder | None) -> None:
+        """Take over a freshly spawned command and the ends of its streams."""
+        self.ending.started_at = self._clock()
+        self._take_over(pid, pidfd, pumps, feeder)
+        self._take(Fact.SPAWNED)
+        self._listen()
+
+    def resumed(
+        self, pid: int, pidfd: int, started_at: float, pumps: Iterable[StreamPump], feeder: StdinFeeder | None
+    ) -> None:
+        """Take over a command that an earlier life has started, without telling anybody."""
+        self.ending.started_at = started_at
+        self._take_over(pid, pidfd, pumps, feeder)
+        self.life = Life.RUNNING
+        self._listen()
+
+    def _take_over(
+        self, pid: int, pidfd: int, pumps: Iterable[StreamPump], feeder: StdinFeeder | None
+    ) -> None:
+        self.pid = pid
+        self.pumps = {pump.stream: pump for pump in pumps}
+        self.scope.pid, self.scope.pidfd = pid, pidfd
+        self.scope.streams = frozenset(stream_id(pump.fd) for pump in self.pumps.values())
+        self.feeder = feeder
+
+    def _listen(self) -> None:
+        for pump in self.pumps.values():
+            pump.start()
+        if self.feeder is not None:
+            self.feeder.poke()
+        if self.spec.timeout is not None:
+            left = self.ending.started_at + self.spec.timeout - self._clock()
+            self._later(max(0.0, left), self._time_over)
+
+    def spawn_failed(self, error: dict[str, Any]) -> None:
+        """Record that the command could not be started, and why."""
+        self.failure = error
+        self.ending.ended_at = self._clock()
+        self._take(Fact.SPAWN_FAILED)
+
+    def exited(self, status: int | None, rusage: dict[str, float]) -> None:
+        """Record the end of the command itself; `status` as `wait4` tells it, `None` if nobody knows."""
+        if self.life.has_exited:
+            return
+        self.ending.status, self.ending.rusage = status, rusage
+        self.ending.ended_at = self._clock()
+        for pump in self.pumps.values():
+            pump.drain()
+        if self.feeder is not None:
+            self.feeder.give_up()
+        self._take(Fact.EXITED)
+        if not self.life.is_over:
+            self.log.persist()
+
+    def lost(self) -> None:
+        """Record that the process is out of reach and its status will never be known."""
+        if self.life.is_over:
+            return
+        self.ending.ask("server_lost", "")
+        self.ending.ended_at = self.ending.ended_at or self._clock()
+        self._take(Fact.LOST)
+        self.release()
+
+    def stop_requested(self, cause: Cause, asked_by: str) -> None:
+        """Note why the process is about to be ended; the first who asks is named."""
+        if not self.life.has_exited:
+            self.ending.ask(cause, asked_by)
+        self._take(Fact.STOP_REQUESTED)
+
+    def signalled(self, signo: int, asked_by: str) -> None:
+        """Note who sent a signal, for the result if the command dies of it."""
+        self.ending.signals[signo] = asked_by
+
+    # What may be done with it
+
+    def require_running(self) -> None:
+        """Raise ProcessNotRunning unless the command itself lives."""
+        if self.life.has_exited or self.life is Life.STARTING:
+            message = f"process {self.process_id} has ended; see its result"
+            raise ProcessNotRunning(message, process_id=self.process_id)
+
+    def require_terminal(self) -> None:
+        """Raise NotATerminal unless the process was started with one."""
+        if not self.spec.tty:
+            message = f"process {self.process_id} has no terminal; start it with one (tty=True, -t)"
+            raise NotATerminal(message, process_id=self.process_id)
+
+    def require_keyboard(self, session: str) -> None:
+        """Raise Conflict while another session has the keyboard."""
+        if self.keyboard is not None and self.keyboard != session:
+            message = f"another client has the keyboard of {self.process_id}; take it over first"
+            raise Conflict(message, process_id=self.process_id, keyboard=self.keyboard)
+
+    def require_over(self) -> None:
+        """Raise InvalidState unless the process is closed or failed."""
+        if not self.life.is_over:
+            message = f"process {self.process_id} is {self.life.public}; end it first"
+            raise InvalidState(message, process_id=self.process_id, state=self.life.public)
+
+    # Who waits for it
+
+    async def wait_change(self, timeout: float) -> None:
+        """Return at the next event, or after `timeout` seconds. Cancelling leaves nothing behind."""
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await asyncio.wait_for(waiter, timeout)
+        except TimeoutError:
+            pass
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def told(self, seq: int) -> None:
+        """The starter has received everything up to `seq`; lets a waiting command go on."""
+        if self.backlog is not None and self.backlog.told(seq, self.log):
+            self._balance()
+
+    def starter_gone(self, gone: bool) -> None:
+        """Read on without regard to the starter while nothing is heard of it."""
+        if self.backlog is not None and self.backlog.gone != gone:
+            self.backlog.gone = gone
+            self._balance()
+
+    def room_is_short(self, is_short: bool) -> None:
+        """Let the command wait for its starter sooner while the server's disk budget is short."""
+        if self.backlog is not None:
+            self.backlog.is_short = is_short
+            self._balance()
+
+    def was_read(self, seq: int) -> None:
+        """Note that somebody has everything up to `seq`."""
+        self.read_seq = max(self.read_seq, seq)
+        self.last_read = self._clock()
+
+    # Its end
+
+    def release(self) -> None:
+        """Close every descriptor and timer; the log stays readable. Idempotent."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        for pump in self.pumps.values():
+            pump.close()
+        if self.feeder is not None:
+            self.feeder.close()
+        pidfd, self.scope.pidfd = self.scope.pidfd, None
+        if pidfd is not None:
+            os.close(pidfd)
+
+    def before_output(self, stream: Stream) -> None:
+        """Make an event of what the other stream has pending, since this one speaks now."""
+        for other, pump in self.pumps.items():
+            if other != stream and self.log.pending(other):
+                pump.flush()
+
+    def commit(self, stream: Stream) -> None:
+        """Make an event of the pending bytes of a stream."""
+        record = self.log.commit(stream, self._clock())
+        if record is not None:
+            self._tell(record, {})
+            self._balance()
+
+    def stream_ended(self, stream: Stream) -> None:
+        """Note the end of one stream."""
+        if any(pump.is_open for pump in self.pumps.values()):
+            return
+        self._take(Fact.STREAMS_ENDED)
+        if self.life.is_over:
+            self._give_up()
+
+    def notice(self, kind: str, data: dict[str, Any]) -> None:
+        """Record a notice, unless nothing may follow any more."""
+        if not self.life.is_over:
+            self._record("notice", {"kind": kind, "data": data})
+
+    # Inside
+
+    def _take(self, fact: Fact) -> None:
+        self.life, actions = lifecycle.step(self.life, fact)
+        for action in actions:
+            _ACTIONS[action](self)
+        if actions and self.life.is_over:
+            self._observer.ended(self)
+            if self.life is Life.FAILED or not any(pump.is_open for pump in self.pumps.values()):
+                self._give_up()
+
+    def _give_up(self) -> None:
+        self.release()
+        if self.scope.pid:
+            self._observer.released(self)
+
+    def _tell(self, record: Record, payload: dict[str, Any]) -> None:
+        self._observer.event_recorded(self, record, payload)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _record(self, kind: Kind, payload: dict[str, Any]) -> None:
+        for pump in self.pumps.values():
+            pump.flush()
+        self._tell(self.log.append(kind, payloads.encode(payload), self._clock()), payload)
+
+    def _balance(self) -> None:
+        if self.backlog is None:
+            return
+        pause = self.backlog.must_pause(self.log)
+        for pump in self.pumps.values():
+            if pause:
+                pump.pause()
+            elif pump.is_paused:
+                pump.resume()
+
+    def _later(self, delay: float, call: Callable[[], None]) -> None:
+        self._timers.append(self._loop.call_later(delay, call))
+
+    def _time_over(self) -> None:
+        if not self.life.has_exited:
+            self.stop_requested("timed_out", "time limit")
+            self._observer.time_is_over(self)
+
+    def _record_started(self) -> None:
+        self._record("started", {"pid": self.pid})
+
+    def _record_failed(self) -> None:
+        self._record("failed", dict(self.failure or {}))
+
+    def _record_exited(self) -> None:
+        self.result = self.ending.result(self.log.ends, self.log.dropped)
+        self._record("exited", payloads.result_to_dict(self.result))
+
+    def _await_streams(self) -> None:
+        if self.spec.drain_limit is not None:
+            self._later(self.spec.drain_limit, self._drain_over)
+
+    def _drain_over(self) -> None:
+        if self.life is Life.EXITED:
+            for pump in self.pumps.values():
+                pump.drain()
+            if self.life is Life.EXITED:
+                self._take(Fact.DRAIN_OVER)
+
+    def _name_holders(self) -> None:
+        self.ending.holders = tuple(holders_of([pump.fd for pump in self.pumps.values() if pump.is_open]))
+
+    def _record_closed(self) -> None:
+        self.result = self.ending.result(self.log.ends, self.log.dropped)
+        self._record("closed", payloads.result_to_dict(self.result))
+
+    def _discard(self) -> None:
+        for pump in self.pumps.values():
+            if pump.is_open:
+                pump.discard()
+
+
+_ACTIONS: dict[Action, Callable[[ManagedProcess], None]] = {
+    Action.RECORD_STARTED: ManagedProcess._record_started,
+    Action.RECORD_FAILED: ManagedProcess._record_failed,
+    Action.RECORD_EXITED: ManagedProcess._record_exited,
+    Action.AWAIT_STREAMS: ManagedProcess._await_streams,
+    Action.NAME_HOLDERS: ManagedProcess._name_holders,
+    Action.RECORD_CLOSED: ManagedProcess._record_closed,
+    Action.DISCARD: ManagedProcess._discard,
+}

@@ -1,0 +1,84 @@
+"""Own what is remembered of a start: enough to show it, repeat its answer and go on after a restart. Pure.
+
+Values of variables are not among it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from execzmq.types.params import Backpressure, ExecParams, Lifetime
+
+
+@dataclass(slots=True, frozen=True)
+class ProcessSpec:
+    """One start of one process_id.
+
+    Args:
+        starter: client session that asked for it.
+        digest: identifies the request; the same one again is a repeat and not a conflict.
+        requested_at: Unix seconds.
+        exact_env: the client gave an empty environment, so no mark was added.
+    """
+
+    process_id: str
+    instance: int
+    name: str | None
+    argv: tuple[bytes, ...]
+    cwd: bytes
+    tty: bool
+    stdin: str
+    timeout: float | None
+    timeout_grace: float
+    lifetime: Lifetime
+    backpressure: Backpressure
+    log_budget: int
+    drain_limit: float | None
+    starter: str
+    digest: str
+    requested_at: float
+    exact_env: bool
+
+    @property
+    def mark(self) -> bytes | None:
+        """Return the value by which descendants are known, `None` where none was set."""
+        return None if self.exact_env else f"{self.process_id}.{self.instance:016x}".encode()
+
+
+def spec_of(
+    params: ExecParams,
+    process_id: str,
+    instance: int,
+    cwd: bytes,
+    budget: int,
+    starter: str,
+    digest: str,
+    now: float,
+) -> ProcessSpec:
+    """Return what is remembered of a start with these parameters."""
+    return ProcessSpec(
+        process_id=process_id, instance=instance, name=params.name, argv=params.argv, cwd=cwd, tty=params.tty,
+        stdin=params.stdin, timeout=params.timeout, timeout_grace=params.timeout_grace, lifetime=params.lifetime,
+        backpressure=params.backpressure, log_budget=budget, drain_limit=params.drain_limit, starter=starter,
+        digest=digest, requested_at=now, exact_env=params.env == {} and params.env_policy is None,
+    )  # fmt: skip
+
+
+def spec_to_record(spec: ProcessSpec) -> dict[str, Any]:
+    """Return a spec as the journal takes it; bytes become text that names every byte."""
+    record = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)}
+    record["argv"] = [os.fsdecode(word) for word in spec.argv]
+    record["cwd"] = os.fsdecode(spec.cwd)
+    return record
+
+
+def spec_from_record(record: dict[str, Any]) -> ProcessSpec:
+    """Return the spec that `spec_to_record` described; fields of a later version are dropped."""
+    known = {f.name for f in dataclasses.fields(ProcessSpec)}
+    values = {name: value for name, value in record.items() if name in known}
+    values["argv"] = tuple(os.fsencode(word) for word in record["argv"])
+    values["cwd"] = os.fsencode(record["cwd"])
+    return ProcessSpec(**values)

@@ -1,0 +1,313 @@
+"""Own the reading ends of one process: when bytes move from a pipe or terminal into its log.
+
+The gather rule: bytes that come after a silence of `GATHER_TIME` are an event at once; what comes sooner waits
+until `GATHER_TIME` is over, `MAX_EVENT` is reached, the other stream speaks, or the command exits. A stream
+that dribbles is not listened to while it waits, so that it costs one wake-up per event and not per write.
+Knows nothing of seqs, results or who watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from execzmq.settings import GATHER_TIME, MAX_EVENT
+from execzmq.types.events import Stream
+
+if TYPE_CHECKING:
+    from execzmq.process.log import OutputLog
+
+_DRIBBLE = 16 * 1024
+_PIPE_CAPACITY = 64 * 1024
+
+
+class Source(Protocol):
+    """Where the bytes of a stream come from."""
+
+    fd: int
+
+    def move(self, log: OutputLog, stream: Stream, limit: int) -> int:
+        """Move at most `limit` bytes into the log; 0 at the end.
+
+        Raises:
+            BlockingIOError: nothing is there now.
+        """
+
+    def discard(self) -> int:
+        """Read and drop what is there; 0 at the end. Raises BlockingIOError like `move`."""
+
+    def close(self) -> None:
+        """Close the descriptors; idempotent."""
+
+
+class PipeSource:
+    """The reading end of a pipe."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def move(self, log: OutputLog, stream: Stream, limit: int) -> int:
+        """Splice from the pipe into the log's data file."""
+        return log.splice(stream, self.fd, limit)
+
+    def discard(self) -> int:
+        """Read and drop one pipe's worth."""
+        return len(os.read(self.fd, _PIPE_CAPACITY))
+
+    def close(self) -> None:
+        """Close the pipe; idempotent."""
+        fd, self.fd = self.fd, -1
+        if fd != -1:
+            os.close(fd)
+
+
+class TerminalSource:
+    """The master of a terminal, read through a pipe, since a terminal cannot be spliced into a file.
+
+    The keeper holds the pipe too, so no byte is ever only in this process.
+    """
+
+    def __init__(self, master: int, pipe_read: int, pipe_write: int) -> None:
+        self.fd = master
+        self._pipe = PipeSource(pipe_read)
+        self._pipe_write = pipe_write
+
+    def move(self, log: OutputLog, stream: Stream, limit: int) -> int:
+        """Move what is there; the end of a terminal is EIO on Linux."""
+        ended = False
+        try:
+            ended = self._fill(min(limit, _PIPE_CAPACITY)) == 0
+        except BlockingIOError:
+            pass
+        try:
+            return self._pipe.move(log, stream, limit)
+        except BlockingIOError:
+            if ended:
+                return 0
+            raise
+
+    def _fill(self, limit: int) -> int:
+        try:
+            return os.splice(self.fd, self._pipe_write, limit, flags=os.SPLICE_F_NONBLOCK)
+        except OSError as error:
+            if error.errno == errno.EIO:
+                return 0
+            if error.errno == errno.EINVAL:
+                return self._copy(limit)
+            raise
+
+    def _copy(self, limit: int) -> int:
+        """Do by read and write what kernels without a terminal's splice refuse."""
+        try:
+            data = os.read(self.fd, min(limit, 4096))
+        except OSError as error:
+            if error.errno == errno.EIO:
+                return 0
+            raise
+        return os.write(self._pipe_write, data) if data else 0
+
+    def discard(self) -> int:
+        """Read and drop what the terminal has."""
+        try:
+            return len(os.read(self.fd, _PIPE_CAPACITY))
+        except OSError as error:
+            if error.errno == errno.EIO:
+                return 0
+            raise
+
+    def close(self) -> None:
+        """Close the terminal and the pipe; idempotent."""
+        self._pipe.close()
+        master, self.fd = self.fd, -1
+        writer, self._pipe_write = self._pipe_write, -1
+        for fd in (master, writer):
+            if fd != -1:
+                os.close(fd)
+
+
+class StreamPump:
+    """Moves one stream of a process into its log, by the gather rule.
+
+    Args:
+        source: owned from now on.
+        before: called before bytes are taken, so that pending bytes of the other stream become an event first.
+        commit: called when the pending bytes of this stream are to become an event.
+        ended: called once, at the end of the stream, when nothing is pending any more.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        source: Source,
+        log: OutputLog,
+        *,
+        before: Callable[[Stream], None],
+        commit: Callable[[Stream], None],
+        ended: Callable[[Stream], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.stream = stream
+        self.discarded = 0
+        self._source = source
+        self._log = log
+        self._before = before
+        self._commit = commit
+        self._ended = ended
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._last = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._listening = False
+        self._paused = False
+        self._discarding = False
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the stream has not ended."""
+        return self._source.fd != -1
+
+    @property
+    def is_paused(self) -> bool:
+        """Tell whether the writer is made to wait."""
+        return self._paused
+
+    @property
+    def fd(self) -> int:
+        """Return the descriptor that is read, -1 after the end."""
+        return self._source.fd
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._listen()
+
+    def pause(self) -> None:
+        """Let the writer wait; what is pending still becomes an event."""
+        self._paused = True
+        self._deafen()
+
+    def resume(self) -> None:
+        """Go on after `pause`; no effect otherwise."""
+        self._paused = False
+        if self._timer is None:
+            self._listen()
+
+    def discard(self) -> None:
+        """From now on read and drop, counted in `discarded`, so that no writer dies of a closed pipe."""
+        self._discarding = True
+        self.resume()
+
+    def flush(self) -> None:
+        """Make an event of what is pending."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            if not self._paused:
+                self._listen()
+        if self._log.pending(self.stream):
+            self._commit(self.stream)
+
+    def drain(self) -> None:
+        """Take what is in the pipe now, at most its capacity, and make events of it.
+
+        Done before the exit is recorded, so that what the command wrote before it ended comes before its end.
+        """
+        left = self._capacity() if self.is_open else 0
+        while left > 0:
+            try:
+                moved = self._move(min(left, MAX_EVENT))
+            except BlockingIOError:
+                break
+            if moved == 0:
+                self._end()
+                return
+            left -= moved
+            if self._log.pending(self.stream) >= MAX_EVENT:
+                self._commit(self.stream)
+        self.flush()
+
+    def close(self) -> None:
+        """Stop listening and close the descriptors; idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._deafen()
+        self._source.close()
+
+    def _capacity(self) -> int:
+        try:
+            return fcntl.fcntl(self._source.fd, fcntl.F_GETPIPE_SZ)
+        except (OSError, AttributeError):
+            return _PIPE_CAPACITY
+
+    def _listen(self) -> None:
+        if not self._listening and not self._paused and self._source.fd != -1:
+            self._loop.add_reader(self._source.fd, self._readable)
+            self._listening = True
+
+    def _deafen(self) -> None:
+        if self._listening:
+            self._loop.remove_reader(self._source.fd)
+            self._listening = False
+
+    def _move(self, limit: int) -> int:
+        self._before(self.stream)
+        return self._source.move(self._log, self.stream, limit)
+
+    def _readable(self) -> None:
+        if self._discarding:
+            self._drop()
+            return
+        try:
+            moved = self._move(MAX_EVENT - self._log.pending(self.stream))
+        except BlockingIOError:
+            return
+        if moved == 0:
+            self._end()
+        else:
+            self._gather(moved)
+
+    def _gather(self, moved: int) -> None:
+        now = self._clock()
+        quiet, self._last = now - self._last, now
+        if (self._timer is None and quiet >= GATHER_TIME) or self._log.pending(self.stream) >= MAX_EVENT:
+            self._commit(self.stream)
+            return
+        if self._timer is None:
+            self._timer = self._loop.call_later(GATHER_TIME, self._time_over)
+        if moved < _DRIBBLE:
+            self._deafen()
+
+    def _time_over(self) -> None:
+        """Take what came during the wait, make the event, listen again."""
+        self._timer = None
+        moved = -1
+        if not self._paused and not self._discarding:
+            with contextlib.suppress(BlockingIOError):
+                moved = self._move(MAX_EVENT - self._log.pending(self.stream))
+        self._last = self._clock()
+        if moved == 0:
+            self._end()
+            return
+        if self._log.pending(self.stream):
+            self._commit(self.stream)
+        self._listen()
+
+    def _drop(self) -> None:
+        try:
+            dropped = self._source.discard()
+        except BlockingIOError:
+            return
+        self.discarded += dropped
+        if dropped == 0:
+            self._end()
+
+    def _end(self) -> None:
+        self.flush()
+        self.close()
+        self._ended(self.stream)

@@ -1,0 +1,1 @@
+"""The server: sockets, requests, broadcasts; nothing here is imported by clients."""

@@ -1,0 +1,239 @@
+"""Own a whole server: builds its parts, runs until it is told to end, and ends them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable
+
+import zmq
+
+from execzmq import connection
+from execzmq.backends.local import LocalBackend
+from execzmq.connection import ConnectionInfo
+from execzmq.errors import ExecZMQError
+from execzmq.protocol.peers import Answers, Sessions
+from execzmq.protocol.wire import Codec
+from execzmq.server import handlers
+from execzmq.server.auth import peer_of
+from execzmq.server.context import Context, Identity
+from execzmq.server.dispatch import Dispatcher, Reply
+from execzmq.server.interest import Interest
+from execzmq.server.leases import LeaseKeeper
+from execzmq.server.publisher import Publisher
+from execzmq.server.sockets import Endpoints, Sockets
+from execzmq.server.state import StateFolder
+from execzmq.settings import Settings
+from execzmq.zmqloop import Frames
+
+log = logging.getLogger("execzmq.server")
+
+_PORTS = {"shell": 1, "control": 2, "stdin": 3, "iopub": 4, "hb": 5}
+_TICK = 1.0
+
+
+class Server:
+    """A server that is open. Made by `open`, ended by `close`."""
+
+    def __init__(self, state: StateFolder, backend: LocalBackend, info: ConnectionInfo) -> None:
+        self.info = info
+        self._state = state
+        self._backend = backend
+        self._clock = time.monotonic
+        self._stop = asyncio.Event()
+        self._keeps_processes = False
+        self._busy_at = self._clock()
+        self._interest = Interest()
+        self._sessions = Sessions()
+        self._sockets = Sockets(_endpoints(info), self._on_request, self._on_subscription)
+        key = info.key.encode()
+        self._publisher = Publisher(
+            Codec(key, info.epoch), self._sockets.iopub.send, self._interest, self._clock
+        )
+        context = Context(
+            identity=Identity(state.name, info.epoch, info.host, info.pid, time.time()),
+            backend=backend,
+            sessions=self._sessions,
+            request_shutdown=self.stop,
+            statistics=self.statistics,
+            clock=self._clock,
+        )
+        self._leases = LeaseKeeper(backend, self._sessions, context.pages, self._clock)
+        answers: Answers[Reply | ExecZMQError] = Answers()
+        self._dispatcher = Dispatcher(
+            Codec(key, info.epoch),
+            info.epoch,
+            handlers.bind(context),
+            answers,
+            self._sessions,
+            self._send,
+            self._clock,
+        )
+        backend.on_event = self._publisher.event_recorded
+        backend.on_end = self._publisher.ended
+
+    @classmethod
+    async def open(cls, name: str, settings: Settings) -> Server:
+        """Take the name, take over what an earlier life left, bind the sockets, write the connection file.
+
+        Raises:
+            Conflict: a server of that name runs. ConnectionFailed: a folder is not this user's own.
+        """
+        state = StateFolder(name)
+        try:
+            backend = await LocalBackend.open(state.path, settings)
+            try:
+                server = cls(state, backend, _new_connection(state))
+                state.announce(server.info)
+            except BaseException:
+                await backend.aclose()
+                raise
+        except BaseException:
+            state.close()
+            raise
+        server._publisher.status(server.info.epoch, "starting")
+        return server
+
+    def stop(self, *, keep_processes: bool = False) -> None:
+        """Begin the end; with `keep_processes` the commands are left to the keeper."""
+        self._keeps_processes = self._keeps_processes or keep_processes
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until `stop` is called, or until nobody has needed the server for its idle time."""
+        while not self._stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), _TICK)
+            self._leases.look()
+            if self._is_idle():
+                log.info("ending: nothing to do")
+                self.stop()
+
+    async def close(self) -> None:
+        """End the processes by the ladder, tell it, answer, and release everything."""
+        self._publisher.status(self.info.epoch, "stopping")
+        if not self._keeps_processes:
+            await self._backend.end_all("shutdown")
+        await self._dispatcher.close()
+        self._publisher.close()
+        self._state.withdraw(self.info)
+        self._sockets.close()
+        await self._backend.aclose()
+        self._state.close()
+
+    def statistics(self) -> dict[str, int]:
+        """Return the counters of all parts."""
+        table = self._backend.table
+        return {
+            **self._backend.statistics,
+            **self._dispatcher.statistics,
+            "broadcasts": self._publisher.sent,
+            "alive": table.alive,
+            "processes": len(table),
+            "sessions": len(self._sessions),
+            "topics": len(self._interest),
+        }
+
+    def _is_idle(self) -> bool:
+        limit = self._backend.settings.idle_timeout
+        now = self._clock()
+        if self._backend.table.alive or self._sessions.count_leases(now):
+            self._busy_at = now
+        return limit is not None and now - max(self._busy_at, self._dispatcher.last_request) > limit
+
+    def _on_request(self, socket: str, frames: Frames) -> None:
+        self._dispatcher.handle(socket, frames)
+
+    def _send(self, socket: str, frames: list[object]) -> bool:
+        large = any(len(frame) > 65536 for frame in frames)  # type: ignore[arg-type]  # frames are bytes-like
+        return self._sockets.requests[socket].send(frames, copy=not large)  # type: ignore[arg-type]  # likewise
+
+    def _on_subscription(self, frame: zmq.Frame) -> None:
+        """Decide on a subscription and apply it before the next is received, so that nobody else gets it."""
+        message = frame.bytes
+        topic, begins = message[1:], message[:1] == b"\x01"
+        source = _source(frame)
+        if not begins:
+            self._sockets.dismiss(topic)
+            self._interest.remove(topic, source)
+            return
+        peer = peer_of(_user_of(frame))
+        if (
+            peer is None
+            or source is None
+            or not peer.may_subscribe(topic)
+            or not self._interest.has_room(source)
+        ):
+            return
+        self._sockets.admit(topic)
+        self._interest.add(topic, source)
+        self._publisher.welcome(topic)
+
+
+async def serve(name: str, settings: Settings, ready: Callable[[ConnectionInfo], None]) -> None:
+    """Run a server until it is told to end: SIGTERM and SIGINT end its processes, SIGHUP leaves them.
+
+    Args:
+        ready: called once, when clients can connect.
+
+    Raises:
+        Conflict: a server of that name runs. ConnectionFailed: a folder is not this user's own.
+    """
+    server = await Server.open(name, settings)
+    loop = asyncio.get_running_loop()
+    for signo in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signo, server.stop)
+    loop.add_signal_handler(signal.SIGHUP, lambda: server.stop(keep_processes=True))
+    try:
+        log.info("server %s is ready, pid %d", name, os.getpid())
+        ready(server.info)
+        await server.run()
+    finally:
+        await server.close()
+
+
+def _new_connection(state: StateFolder) -> ConnectionInfo:
+    folder = connection.private_folder(connection.socket_folder(state.name))
+    return ConnectionInfo(
+        transport="ipc",
+        ip=str(folder / connection.SOCKET_PREFIX),
+        shell_port=_PORTS["shell"],
+        control_port=_PORTS["control"],
+        stdin_port=_PORTS["stdin"],
+        iopub_port=_PORTS["iopub"],
+        hb_port=_PORTS["hb"],
+        key=state.key(),
+        host=connection.host_id(),
+        hostname=os.uname().nodename,
+        epoch=secrets.token_hex(8),
+        pid=os.getpid(),
+    )
+
+
+def _endpoints(info: ConnectionInfo) -> Endpoints:
+    return Endpoints(
+        shell=(info.endpoint("shell"),),
+        control=(info.endpoint("control"),),
+        stdin=(info.endpoint("stdin"),),
+        iopub=(info.endpoint("iopub"),),
+        hb=(info.endpoint("hb"),),
+    )
+
+
+def _source(frame: zmq.Frame) -> int | None:
+    try:
+        return int(frame.get(zmq.SRCFD))
+    except zmq.ZMQError:
+        return None
+
+
+def _user_of(frame: zmq.Frame) -> str | None:
+    try:
+        return str(frame.get("User-Id"))
+    except zmq.ZMQError:
+        return None

@@ -1,0 +1,223 @@
+"""Own the way from frames to a handler and back; the one place that turns exceptions into error replies.
+
+Order: signature, bounds, who speaks, method, role, repeated request, epoch, fields, handler. Nothing is
+remembered of a message before its signature has been verified. A request whose id can be read always gets a
+reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import zmq
+
+from execzmq.errors import (
+    AuthenticationFailed,
+    ExecZMQError,
+    InvalidRequest,
+    PermissionRefused,
+    ServerError,
+    UnknownMethod,
+    WrongEpoch,
+)
+from execzmq.protocol.methods import METHODS
+from execzmq.protocol.peers import Answers, Seen, Sessions
+from execzmq.protocol.values import error_content
+from execzmq.protocol.wire import Codec, Message, split
+from execzmq.server import requests
+from execzmq.server.auth import Peer, peer_of
+from execzmq.zmqloop import Frames
+
+log = logging.getLogger("execzmq.server")
+
+Buffer: TypeAlias = bytes | memoryview
+
+
+@dataclass(slots=True, frozen=True)
+class Caller:
+    """Who asks: a peer, its session, and the id of the request."""
+
+    peer: Peer
+    session: str
+    msg_id: str
+
+
+@dataclass(slots=True, frozen=True)
+class Reply:
+    """Fields of an `ok` reply and its buffers."""
+
+    content: dict[str, Any] = field(default_factory=dict)
+    buffers: Sequence[Buffer] = ()
+
+
+Handler: TypeAlias = Callable[[Caller, Any, Sequence[Any]], "Reply | Awaitable[Reply]"]
+"""Takes who asks, the checked request and the buffers. What takes time is returned as an awaitable."""
+
+Send: TypeAlias = Callable[[str, list[Any]], bool]
+
+
+class Dispatcher:
+    """Serves requests.
+
+    Args:
+        codec: reads and writes the messages.
+        epoch: of this server life.
+        handlers: one for each method.
+        answers: remembers what was answered.
+        sessions: is told of every session that is heard.
+        send: sends frames through the named socket; false where the client is gone or takes nothing.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        epoch: str,
+        handlers: dict[str, Handler],
+        answers: Answers[Reply | ExecZMQError],
+        sessions: Sessions,
+        send: Send,
+        clock: Callable[[], float],
+    ) -> None:
+        self._codec = codec
+        self._epoch = epoch
+        self._handlers = handlers
+        self._answers = answers
+        self._sessions = sessions
+        self._send = send
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.last_request = clock()
+        self.statistics = {"requests": 0, "refused": 0, "unreadable": 0, "unsent": 0}
+
+    def handle(self, socket: str, frames: Frames) -> None:
+        """Serve one message of a request socket."""
+        self.statistics["requests"] += 1
+        peer = peer_of(_user_id(frames))
+        try:
+            routing, rest = split([_light(frame) for frame in frames])
+        except ExecZMQError:
+            peer = None
+        if peer is None:
+            self.statistics["unreadable"] += 1
+            return
+        try:
+            message = self._codec.decode(rest)
+        except AuthenticationFailed as error:
+            self.statistics["refused"] += 1
+            log.warning("a message on %s was refused: %s", socket, error)
+            return
+        except ExecZMQError as error:
+            self.statistics["refused"] += 1
+            header = self._codec.header_of(rest)
+            if header is not None:
+                self._reply(socket, routing, header, error)
+            return
+        self._serve(socket, routing, peer, message)
+
+    async def close(self) -> None:
+        """Cancel the handlers that still wait; their clients get no reply."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _serve(self, socket: str, routing: list[Any], peer: Peer, message: Message) -> None:
+        self.last_request = self._clock()
+        caller = Caller(peer, message.session, message.msg_id)
+        try:
+            reply = self._perform(socket, caller, message)
+        except Exception as error:
+            self._finish(socket, routing, caller, message, _told(error))
+            return
+        if reply is None:
+            return
+        if isinstance(reply, Reply | ExecZMQError):
+            self._finish(socket, routing, caller, message, reply)
+            return
+        task = asyncio.ensure_future(self._wait(socket, routing, caller, message, reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _perform(
+        self, socket: str, caller: Caller, message: Message
+    ) -> Reply | ExecZMQError | Awaitable[Reply] | None:
+        """Call the handler, or return what was answered before; None while that is being worked on."""
+        name = message.msg_type.removesuffix("_request")
+        method = METHODS.get(name)
+        if method is None or method.socket != socket or name == message.msg_type:
+            raise UnknownMethod(
+                f"there is no {message.msg_type[:64]!r} on the {socket} socket of this server"
+            )
+        if not caller.peer.may(method.role):
+            raise PermissionRefused(f"{name} is for the role {method.role}; this peer is {caller.peer.role}")
+        now = self._clock()
+        self._sessions.hear(caller.session, caller.peer.user_id, now)
+        if not method.idempotent:
+            seen, answer = self._answers.begin(caller.peer.user_id, caller.session, caller.msg_id, now)
+            if seen is not Seen.NEW:
+                return answer
+        if method.epoch and message.content.get("epoch", self._epoch) != self._epoch:
+            raise WrongEpoch("the request was meant for an earlier life of this server", epoch=self._epoch)
+        request = requests.check(name, message.content)
+        if len(message.buffers) > requests.MOST_BUFFERS.get(name, 0):
+            raise InvalidRequest(f"{name} takes no more than {requests.MOST_BUFFERS.get(name, 0)} buffers")
+        return self._handlers[name](caller, request, message.buffers)
+
+    async def _wait(
+        self, socket: str, routing: list[Any], caller: Caller, message: Message, pending: Awaitable[Reply]
+    ) -> None:
+        try:
+            reply: Reply | ExecZMQError = await pending
+        except Exception as error:
+            reply = _told(error)
+        self._finish(socket, routing, caller, message, reply)
+
+    def _finish(
+        self, socket: str, routing: list[Any], caller: Caller, message: Message, reply: Reply | ExecZMQError
+    ) -> None:
+        method = METHODS.get(message.msg_type.removesuffix("_request"))
+        if method is not None and not method.idempotent:
+            self._answers.finish(caller.peer.user_id, caller.session, caller.msg_id, reply, self._clock())
+        self._reply(socket, routing, message.header, reply)
+
+    def _reply(
+        self, socket: str, routing: list[Any], header: dict[str, Any], reply: Reply | ExecZMQError
+    ) -> None:
+        msg_type = str(header.get("msg_type", "")).removesuffix("_request")[:64] + "_reply"
+        if isinstance(reply, ExecZMQError):
+            frames = self._codec.encode(msg_type, error_content(reply), parent=header)
+        else:
+            content = {"status": "ok", **reply.content}
+            frames = self._codec.encode(msg_type, content, parent=header, buffers=reply.buffers)
+        try:
+            sent = self._send(socket, [*routing, *frames])
+        except zmq.ZMQError:
+            sent = False
+        if not sent:
+            self.statistics["unsent"] += 1
+
+
+def _told(error: Exception) -> ExecZMQError:
+    """Return what the client is told of an exception; one that is not ours is logged under an incident id."""
+    if isinstance(error, ExecZMQError):
+        return error
+    incident = secrets.token_hex(4)
+    log.error("incident %s", incident, exc_info=error)
+    return ServerError(f"the server failed; its log tells more under incident {incident}", incident=incident)
+
+
+def _light(frame: zmq.Frame) -> bytes | memoryview:
+    """Return small frames as bytes and large ones without a copy."""
+    return frame.bytes if len(frame) <= 65536 else frame.buffer
+
+
+def _user_id(frames: Frames) -> str | None:
+    try:
+        return str(frames[-1].get("User-Id"))
+    except zmq.ZMQError:
+        return None

@@ -1,0 +1,128 @@
+"""Answer starts, listings and reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from execzmq.backends.local_process import LocalProcess
+from execzmq.errors import InvalidRequest
+from execzmq.process.managed import ManagedProcess
+from execzmq.protocol.values import process_info_to_wire
+from execzmq.server import requests
+from execzmq.server.context import Context
+from execzmq.server.dispatch import Caller, Reply
+from execzmq.server.pages import entries_of
+
+_ROOM_POLL = 1.0
+
+
+def start(
+    context: Context, caller: Caller, request: requests.Start, buffers: Sequence[Any]
+) -> Reply | Awaitable[Reply]:
+    """Start a command, or answer as before where the same request comes again."""
+    if (request.stdin == "data") != bool(buffers):
+        raise InvalidRequest(
+            "start: stdin 'data' and one buffer belong together", fields={"stdin": "no buffer"}
+        )
+    params = request.params(bytes(buffers[0]) if buffers else b"")
+    process, ready, repeated = context.backend.begin(params, caller.session)
+    if ready is None:
+        return _started(process, repeated)
+    return _when_started(process, ready, repeated)
+
+
+async def _when_started(process: ManagedProcess, ready: asyncio.Future[None], repeated: bool) -> Reply:
+    await asyncio.shield(ready)
+    return _started(process, repeated)
+
+
+def _started(process: ManagedProcess, repeated: bool) -> Reply:
+    return Reply(
+        {
+            "process_id": process.process_id,
+            "instance": process.instance,
+            "pid": process.pid or 0,
+            "repeated": repeated,
+        }
+    )
+
+
+def list_processes(
+    context: Context, caller: Caller, request: requests.Nothing, buffers: Sequence[Any]
+) -> Reply:
+    """Describe every process."""
+    return Reply({"processes": [process_info_to_wire(process.info()) for process in context.backend.table]})
+
+
+def describe(context: Context, caller: Caller, request: requests.Describe, buffers: Sequence[Any]) -> Reply:
+    """Describe the process of that id or name."""
+    return Reply({"process": process_info_to_wire(context.backend.table.find(request.id_or_name).info())})
+
+
+def read(
+    context: Context, caller: Caller, request: requests.Read, buffers: Sequence[Any]
+) -> Reply | Awaitable[Reply]:
+    """Answer with a page of the log, at once where there is one."""
+    handle = context.process(request.process_id, caller.session, request.instance)
+    process = handle.require()
+    context.pages.open_reads(caller.session, request.open)
+    process.was_read(request.after_seq)
+    if handle.is_starter:
+        process.told(request.after_seq)
+    has_news = process.log.last_seq > request.after_seq or process.life.is_over or not request.wait
+    if has_news and context.pages.has_room(caller.session, request.page_bytes):
+        return _page(context, caller, request, process)
+    return _page_later(context, caller, request, handle)
+
+
+async def _page_later(
+    context: Context, caller: Caller, request: requests.Read, handle: LocalProcess
+) -> Reply:
+    await handle.wait_news(request.after_seq, request.wait)
+    while not context.pages.has_room(caller.session, request.page_bytes):
+        await context.pages.wait_room(caller.session, _ROOM_POLL)
+    return _page(context, caller, request, handle.require())
+
+
+def _page(context: Context, caller: Caller, request: requests.Read, process: ManagedProcess) -> Reply:
+    log, result = process.log, process.result
+    page = log.page(request.after_seq, request.page_bytes)
+    context.pages.sent(caller.session, caller.msg_id, len(page.buffer))
+    content = {
+        "process_id": process.process_id,
+        "instance": process.instance,
+        "events": entries_of(page),
+        "next_seq": page.next_seq,
+        "first_seq": log.first_seq,
+        "last_seq": log.last_seq,
+        "exited": process.life.has_exited,
+        "closed": process.life.is_over,
+        "exit_code": result.exit_code if result else None,
+        "signal": result.signal if result else None,
+        "failure": process.failure,
+        "dropped_bytes": dict(log.dropped),
+    }
+    return Reply(content, [memoryview(page.buffer)] if page.buffer else [])
+
+
+def wait(
+    context: Context, caller: Caller, request: requests.Wait, buffers: Sequence[Any]
+) -> Reply | Awaitable[Reply]:
+    """Answer when the process has come to that end, or the time is over."""
+    handle = context.process(request.process_id, caller.session, request.instance)
+    process = handle.require()
+    if process.life.is_over or (request.until == "exited" and process.life.has_exited):
+        return Reply({"process": process_info_to_wire(process.info())})
+    return _wait(handle, request)
+
+
+async def _wait(handle: LocalProcess, request: requests.Wait) -> Reply:
+    return Reply({"process": process_info_to_wire(await handle.wait(request.until, request.timeout))})
+
+
+def forget(context: Context, caller: Caller, request: requests.Forget, buffers: Sequence[Any]) -> Reply:
+    """Remove an ended process and its log."""
+    context.backend.forget(context.process(request.process_id, caller.session, request.instance).require())
+    return Reply()

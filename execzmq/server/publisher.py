@@ -1,0 +1,188 @@
+"""Own what is broadcast: each event after it stands in the log, whole or as `behind`, and the tails after it.
+
+A broadcast is a hint; the log is the truth. Nothing is packed for a process that nobody watches, and nothing
+waits for a slow watcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from execzmq.process.index import Record
+from execzmq.process.managed import ManagedProcess
+from execzmq.protocol.wire import Codec
+from execzmq.server.interest import Interest
+from execzmq.settings import LIVE_EVENT, LIVE_INTERVAL, LIVE_RATE, TAIL_DELAYS
+
+Send = Callable[[list[Any]], object]
+
+_WINDOW = int(LIVE_RATE * LIVE_INTERVAL)
+_TICK = 0.1
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast one process writes, judged over `LIVE_INTERVAL`; and what was announced but not carried."""
+
+    window_start: float = 0.0
+    window_bytes: int = 0
+    is_fast: bool = False
+    announced_at: float = 0.0
+    unannounced: Record | None = None
+    timer: asyncio.TimerHandle | None = None
+
+    def carries(self, length: int, now: float) -> bool:
+        """Count an output event; return whether it may be broadcast whole."""
+        if now - self.window_start >= LIVE_INTERVAL:
+            recent = now - self.window_start < 2 * LIVE_INTERVAL
+            self.is_fast = recent and self.window_bytes > _WINDOW
+            self.window_start, self.window_bytes = now, 0
+        self.window_bytes += length
+        return length <= LIVE_EVENT and not self.is_fast and self.window_bytes <= _WINDOW
+
+
+@dataclass(slots=True)
+class _Tail:
+    process: ManagedProcess
+    since: float
+    next: int = 0
+
+
+class Publisher:
+    """Broadcasts the events of all processes.
+
+    Args:
+        codec: writes the messages.
+        send: sends frames, topic first, without ever blocking.
+        interest: who watches what.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, codec: Codec, send: Send, interest: Interest, clock: Callable[[], float]) -> None:
+        self._codec = codec
+        self._send = send
+        self._interest = interest
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._paces: dict[str, Pace] = {}
+        self._tails: dict[str, _Tail] = {}
+        self._ticker: asyncio.TimerHandle | None = None
+        self.sent = 0
+
+    def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
+        """Broadcast an event that stands in the log."""
+        now = self._clock()
+        self._expect_tail(process, now)
+        if not self._interest.watches(process.process_id):
+            return
+        if record.kind == "output":
+            self._output(process, record, now)
+        else:
+            self._whole(process, record, payload)
+
+    def ended(self, process: ManagedProcess) -> None:
+        """Announce what was not carried yet; nothing but tails follows."""
+        pace = self._paces.pop(process.process_id, None)
+        if pace is not None and pace.timer is not None:
+            pace.timer.cancel()
+
+    def welcome(self, topic: bytes) -> None:
+        """Tell the subscribers of a topic that their subscription is in force."""
+        self._publish(topic, "iopub_welcome", {"subscription": topic.decode("ascii", "replace")})
+
+    def status(self, epoch: str, status: str) -> None:
+        """Tell everybody what the server is about to do."""
+        self._publish(b"s.status", "server_status", {"epoch": epoch, "status": status})
+
+    def close(self) -> None:
+        """Stop all timers; idempotent."""
+        for pace in self._paces.values():
+            if pace.timer is not None:
+                pace.timer.cancel()
+        self._paces.clear()
+        self._tails.clear()
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+
+    def _output(self, process: ManagedProcess, record: Record, now: float) -> None:
+        pace = self._paces.setdefault(process.process_id, Pace())
+        if pace.carries(record.length, now):
+            content = _place(process, record) | {"stream": record.stream, "offset": record.offset}
+            self._publish(
+                _topic(process, record.stream), "process_output", content, [process.log.read_output(record)]
+            )
+            return
+        pace.unannounced = record
+        if pace.timer is None:
+            wait = max(0.0, pace.announced_at + LIVE_INTERVAL - now)
+            if wait:
+                pace.timer = self._loop.call_later(wait, self._announce, process, pace)
+            else:
+                self._announce(process, pace)
+
+    def _announce(self, process: ManagedProcess, pace: Pace) -> None:
+        pace.timer = None
+        record, pace.unannounced = pace.unannounced, None
+        if record is None:
+            return
+        pace.announced_at = self._clock()
+        content = _place(process, record) | {"stream": record.stream, "offset": record.offset, "behind": True}
+        self._publish(_topic(process, record.stream), "process_output", content)
+
+    def _whole(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
+        fields: dict[str, Any] = payload
+        if record.kind in ("exited", "closed"):
+            fields = {"result": payload}
+        elif record.kind == "failed":
+            fields = {"error": payload}
+        content = _place(process, record) | fields
+        self._publish(_topic(process, record.kind), f"process_{record.kind}", content)
+
+    def _expect_tail(self, process: ManagedProcess, now: float) -> None:
+        self._tails[process.process_id] = _Tail(process, now)
+        if self._ticker is None:
+            self._ticker = self._loop.call_later(_TICK, self._tick)
+
+    def _tick(self) -> None:
+        now = self._clock()
+        for process_id, tail in list(self._tails.items()):
+            if now - tail.since >= TAIL_DELAYS[tail.next]:
+                self._tail(tail.process)
+                tail.next += 1
+                if tail.next == len(TAIL_DELAYS):
+                    del self._tails[process_id]
+        self._ticker = self._loop.call_later(_TICK, self._tick) if self._tails else None
+
+    def _tail(self, process: ManagedProcess) -> None:
+        if not self._interest.watches(process.process_id):
+            return
+        content = {
+            "process_id": process.process_id,
+            "instance": process.instance,
+            "seq": process.log.last_seq,
+            "state": process.life.public,
+        }
+        self._publish(_topic(process, "tail"), "process_tail", content)
+
+    def _publish(
+        self, topic: bytes, msg_type: str, content: dict[str, Any], buffers: list[bytes] | None = None
+    ) -> None:
+        self._send([topic, *self._codec.encode(msg_type, content, buffers=buffers or ())])
+        self.sent += 1
+
+
+def _topic(process: ManagedProcess, kind: str) -> bytes:
+    return f"p.{process.process_id}.{kind}".encode()
+
+
+def _place(process: ManagedProcess, record: Record) -> dict[str, Any]:
+    return {
+        "process_id": process.process_id,
+        "instance": process.instance,
+        "seq": record.seq,
+        "time": record.time,
+    }

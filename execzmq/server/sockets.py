@@ -1,0 +1,89 @@
+"""Own the server's ZeroMQ sockets: their options, their endpoints, and the end of them.
+
+Knows nothing of what the messages mean. Each socket has a list of endpoints; ipc is always one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import zmq
+
+from execzmq.server.auth import IPC_DOMAIN, Gatekeeper
+from execzmq.server.heart import Heart
+from execzmq.settings import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, MAX_MESSAGE, XPUB_HWM
+from execzmq.zmqloop import Frames, ZmqPort
+
+REQUEST_SOCKETS = ("shell", "control", "stdin")
+_ROUTER_HWM = 1000
+
+
+@dataclass(slots=True, frozen=True)
+class Endpoints:
+    """Where each of the five sockets listens."""
+
+    shell: tuple[str, ...]
+    control: tuple[str, ...]
+    stdin: tuple[str, ...]
+    iopub: tuple[str, ...]
+    hb: tuple[str, ...]
+
+
+class Sockets:
+    """The five sockets of a server, bound; requests and subscriptions go to callbacks.
+
+    Args:
+        endpoints: where to listen.
+        on_request: called with the name of the socket and the frames of a request.
+        on_subscription: called with the one frame of a subscription or of the end of one; what it decides must
+            be applied before it returns.
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        on_request: Callable[[str, Frames], None],
+        on_subscription: Callable[[zmq.Frame], None],
+    ) -> None:
+        self._context = zmq.Context()
+        self._gatekeeper = Gatekeeper(self._context)
+        self._gatekeeper.start()
+        self.requests: dict[str, ZmqPort] = {}
+        self._heart = Heart(list(endpoints.hb))
+        xpub = self._bind(zmq.XPUB, endpoints.iopub, XPUB_HWM)
+        self.iopub = ZmqPort(xpub, lambda frames: on_subscription(frames[0]), turn=100)
+        for name in REQUEST_SOCKETS:
+            socket = self._bind(zmq.ROUTER, getattr(endpoints, name), _ROUTER_HWM)
+            self.requests[name] = ZmqPort(socket, lambda frames, name=name: on_request(name, frames))  # type: ignore[misc]  # the default argument binds the loop's value
+
+    def admit(self, topic: bytes) -> None:
+        """Let the sender of the subscription that is being handled have a topic."""
+        self.iopub.socket.setsockopt(zmq.SUBSCRIBE, topic)
+
+    def dismiss(self, topic: bytes) -> None:
+        """Take a topic from the sender of the end of subscription that is being handled."""
+        self.iopub.socket.setsockopt(zmq.UNSUBSCRIBE, topic)
+
+    def close(self, linger: float = 0.5) -> None:
+        """Send what is on its way within `linger` seconds, then close everything; idempotent."""
+        for port in (*self.requests.values(), self.iopub):
+            port.close(linger)
+        self._context.term()
+        self._gatekeeper.join()
+        self._heart.close()
+
+    def _bind(self, kind: int, endpoints: tuple[str, ...], hwm: int) -> zmq.Socket[bytes]:
+        socket = self._context.socket(kind)
+        socket.setsockopt(zmq.ZAP_DOMAIN, IPC_DOMAIN.encode())
+        socket.setsockopt(zmq.SNDHWM, hwm)
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+        socket.setsockopt(zmq.HEARTBEAT_IVL, int(HEARTBEAT_INTERVAL * 1000))
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, int(HEARTBEAT_TIMEOUT * 1000))
+        if kind == zmq.XPUB:
+            socket.setsockopt(zmq.XPUB_MANUAL, 1)
+        else:
+            socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        for endpoint in endpoints:
+            socket.bind(endpoint)
+        return socket

@@ -1,0 +1,92 @@
+"""Own the state folder of a server: its lock, its format, and the connection files that point to the server."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from pathlib import Path
+
+from execzmq import connection
+from execzmq.connection import ConnectionInfo
+from execzmq.errors import Conflict, ConnectionFailed, VersionMismatch
+
+FORMAT = 1
+
+
+class StateFolder:
+    """The folder of one server name, locked for this process.
+
+    Args:
+        name: of the server.
+
+    Raises:
+        Conflict: a server of that name runs; `pid` is its process id where it is known.
+        ConnectionFailed: the folder is not this user's own.
+        VersionMismatch: a later version of execzmq has written it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.path = connection.private_folder(connection.state_folder(name))
+        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._take_lock()
+            self._check_format()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the lock back; idempotent."""
+        lock, self._lock = self._lock, -1
+        if lock != -1:
+            os.close(lock)
+
+    def key(self) -> str:
+        """Return the key of the last life, so that its clients come back, or a new one."""
+        with contextlib.suppress(ConnectionFailed):
+            return connection.load(self.connection_file).key
+        return secrets.token_hex(32)
+
+    @property
+    def connection_file(self) -> Path:
+        """Return where `connect(name)` looks first."""
+        return self.path / "connection.json"
+
+    def announce(self, info: ConnectionInfo) -> None:
+        """Write the connection files, the one for Jupyter's readers too."""
+        connection.write_connection_file(self.connection_file, info)
+        connection.write_connection_file(connection.runtime_file(self.name), info)
+
+    def withdraw(self, info: ConnectionInfo) -> None:
+        """Remove the connection files as far as they are of this life."""
+        for path in (self.connection_file, connection.runtime_file(self.name)):
+            connection.remove_connection_file(path, pid=info.pid, epoch=info.epoch)
+
+    def _take_lock(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip()
+            message = (
+                f"a server named {self.name!r} runs already (pid {pid or 'unknown'}); use it or end it first"
+            )
+            raise Conflict(message, name=self.name, pid=int(pid) if pid.isdigit() else None) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def _check_format(self) -> None:
+        path = self.path / "state.json"
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            found = json.loads(path.read_text()).get("format")
+            if found != FORMAT:
+                message = (
+                    f"{path} has format {found}, this version writes {FORMAT}; use the version that wrote it"
+                )
+                raise VersionMismatch(message, ours=FORMAT, theirs=found)
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"format": FORMAT, "host": connection.host_id()}) + "\n")
+        os.replace(temporary, path)
