@@ -51,7 +51,8 @@ def connect(name: str | None = None) -> Client:
             default server, which is started where it does not run.
 
     Raises:
-        ConnectionFailed: there is no such server, or it cannot be reached. RequestTimeout: it does not answer.
+        ConnectionFailed: there is no such server, or it cannot be reached.
+        RequestTimeout: it does not answer.
     """
     return Client.open(lambda: _connected(name))
 
