@@ -77,8 +77,9 @@ def _in_step(step: str, work: Callable[[Plan], T], plan: Plan) -> T:
         return work(plan)
     except OSError as exc:
         raise _StepFailed(step, exc.errno or errno.EIO) from exc
-    except MemoryError as exc:
-        raise _StepFailed(step, errno.ENOMEM) from exc
+    except Exception as exc:
+        # No report would be taken for a success.
+        raise _StepFailed(step, errno.ENOMEM if isinstance(exc, MemoryError) else errno.EIO) from exc
 
 
 def parse_report(report: bytes) -> tuple[str, int] | None:
@@ -139,7 +140,10 @@ def _wait_for_release(plan: Plan) -> None:
 def _set_limits(plan: Plan) -> None:
     """Set the limits last: what comes before may need more than they leave."""
     for name, pair in plan.limits:
-        resource.setrlimit(name, pair)
+        try:
+            resource.setrlimit(name, pair)
+        except ValueError as exc:  # what resource makes of EPERM and EINVAL
+            raise PermissionError(errno.EPERM, str(exc)) from exc
 
 
 def _execute(plan: Plan) -> NoReturn:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from execzmq.keeper.channel import Channel, Packet
+from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from, process_from
 from execzmq.keeper.launch import Launch, SpawnError
 from execzmq.keeper.listener import connect
 from execzmq.keeper.messages import (
@@ -63,54 +64,6 @@ class KeeperRefused(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessExit:
-    """How a command ended.
-
-    Attributes:
-        process_id: its key.
-        status: as from wait(2).
-        rusage: what it used, with its reaped children: seconds and bytes by name.
-        ended_at: Unix seconds at which the keeper reaped it.
-        released: False for a held command that was never let go.
-    """
-
-    process_id: str
-    status: int
-    rusage: dict[str, float]
-    ended_at: float
-    released: bool = True
-
-
-@dataclass(slots=True)
-class SpawnedProcess:
-    """A command that the keeper has started; its descriptors are the receiver's.
-
-    Attributes:
-        fds: our ends by name (`stdin`, `stdout`, `stderr`, `pty`, `mid_r`, `mid_w`, and what was held).
-        released: False while a held command waits.
-        marks: flags that a server left with the keeper.
-        exit: how it ended; set before `on_exit` is called, None while it runs.
-    """
-
-    process_id: str
-    pid: int
-    pidfd: int
-    fds: dict[str, int]
-    started_at: float
-    released: bool = True
-    marks: frozenset[str] = frozenset()
-    exit: ProcessExit | None = None
-
-    def close(self) -> None:
-        """Close all descriptors that are still here."""
-        while self.fds:
-            os.close(self.fds.popitem()[1])
-        if self.pidfd >= 0:
-            pidfd, self.pidfd = self.pidfd, -1
-            os.close(pidfd)
-
-
 @dataclass(slots=True)
 class _Pending:
     """Who waits for an answer."""
@@ -132,6 +85,44 @@ class _Pending:
                 future.set_exception(error)
         self.spawns.clear()
         self.releases.clear()
+
+
+class _Outbox:
+    """Send now, or as soon as there is room."""
+
+    def __init__(self, channel: Channel, on_broken: Callable[[Exception], None]) -> None:
+        self._channel = channel
+        self._on_broken = on_broken
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def send(self, body: bytes, fds: Sequence[int]) -> None:
+        """Send a packet; what cannot go at once goes with copies of its descriptors.
+
+        Raises:
+            OSError: the connection has ended.
+        """
+        if self._channel.try_send(body, fds):
+            return
+        copies = [os.dup(fd) for fd in fds]
+        self._channel.send_later(lambda: (body, copies), copies)
+        if self._timer is None:
+            self._timer = self._loop.call_later(_RETRY_SECONDS, self._flush)
+
+    def close(self) -> None:
+        """Send nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _flush(self) -> None:
+        self._timer = None
+        try:
+            flushed = self._channel.flush()
+        except OSError as exc:
+            self._on_broken(exc)
+            return
+        if not flushed:
+            self._timer = self._loop.call_later(_RETRY_SECONDS, self._flush)
 
 
 class KeeperClient:
@@ -163,7 +154,7 @@ class KeeperClient:
         self._on_lost = on_lost
         self._pending = _Pending()
         self._running: dict[str, SpawnedProcess] = {}
-        self._flush_timer: asyncio.TimerHandle | None = None
+        self._outbox = _Outbox(channel, self._lose)
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(channel.fileno(), self._on_readable)
@@ -202,11 +193,15 @@ class KeeperClient:
                 await client._greet()
             except KeeperLost:
                 # A keeper that ends just now: the next attempt finds none and starts one.
+                if process is not None:
+                    process.kill()
                 if attempt + 1 == _ATTEMPTS:
                     raise
                 continue
             except BaseException:
                 client.close()
+                if process is not None:
+                    process.kill()
                 raise
             return client
         raise AssertionError("unreachable")
@@ -277,11 +272,14 @@ class KeeperClient:
         await self._wait_process()
 
     def close(self) -> None:
-        """End the connection; `mode` says what becomes of the commands. Pending answers fail with KeeperLost."""
+        """End the connection; `mode` says what becomes of the commands. Who waits gets KeeperLost."""
         self._disconnect(KeeperLost("the connection to the keeper was closed"))
 
     async def aclose(self) -> None:
-        """End the connection; in mode `end` wait until a keeper that this client started is no more."""
+        """End the connection; in mode `end` wait until a keeper that this client started is no more.
+
+        In mode `keep` such a keeper lives on for the next server and is not reaped by this process any more.
+        """
         self.close()
         if self._mode == "end":
             await self._wait_process()
@@ -303,27 +301,10 @@ class KeeperClient:
         if self._is_closed:
             self._pending.fail(KeeperLost("the keeper is not connected"))
             return
-        body = encode(message)
         try:
-            if self._channel.try_send(body, fds):
-                return
+            self._outbox.send(encode(message), fds)
         except OSError as exc:
             self._lose(exc)
-            return
-        copies = [os.dup(fd) for fd in fds]
-        self._channel.send_later(lambda: (body, copies), copies)
-        if self._flush_timer is None:
-            self._flush_timer = self._loop.call_later(_RETRY_SECONDS, self._flush)
-
-    def _flush(self) -> None:
-        self._flush_timer = None
-        try:
-            flushed = self._channel.flush()
-        except OSError as exc:
-            self._lose(exc)
-            return
-        if not flushed:
-            self._flush_timer = self._loop.call_later(_RETRY_SECONDS, self._flush)
 
     def _on_readable(self) -> None:
         """Take all that has come: a wake-up costs more than a packet."""
@@ -370,7 +351,7 @@ class KeeperClient:
             words = "this process has no descriptors left to take the command's"
             _fail(future, SpawnError("too_many_descriptors", None, words))
             return
-        process = _process_from(message, fds)
+        process = process_from(message, fds)
         self._running[process.process_id] = process
         future.set_result(process)
 
@@ -379,7 +360,7 @@ class KeeperClient:
             _close_all(fds)
             self._lose(OSError("this process has no descriptors left to take the commands over"))
             return
-        process = _process_from(message, fds)
+        process = process_from(message, fds)
         self._on_process(process)
         if process.exit is None:
             self._running[process.process_id] = process
@@ -387,7 +368,7 @@ class KeeperClient:
             self._on_exit(process.process_id, process.exit.status, process.exit.rusage)
 
     def _on_ended(self, message: Message) -> None:
-        ended = _exit_from(message)
+        ended = exit_from(message)
         process = self._running.pop(ended.process_id, None)
         if process is not None:
             process.exit = ended
@@ -423,8 +404,7 @@ class KeeperClient:
             return
         self._is_closed = True
         self._loop.remove_reader(self._channel.fileno())
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
+        self._outbox.close()
         self._channel.close()
         self._running.clear()
         self._pending.fail(error)
@@ -438,30 +418,6 @@ async def _reach(state_dir: bytes) -> tuple[Channel, KeeperProcess | None]:
     except (FileNotFoundError, ConnectionRefusedError):
         process = await KeeperProcess.start(state_dir)
     return Channel(connect(state_dir)), process
-
-
-def _process_from(message: Message, fds: list[int]) -> SpawnedProcess:
-    named = dict(zip(message["names"], fds, strict=True))
-    return SpawnedProcess(
-        process_id=message["id"],
-        pid=message["pid"],
-        pidfd=named.pop("pidfd"),
-        fds=named,
-        started_at=message["started_at"],
-        released=message["released"],
-        marks=frozenset(message["marks"]),
-        exit=None if message.get("status") is None else _exit_from(message),
-    )
-
-
-def _exit_from(message: Message) -> ProcessExit:
-    return ProcessExit(
-        message["id"],
-        message["status"],
-        message["rusage"],
-        message["ended_at"],
-        message.get("released", True),
-    )
 
 
 def _resolve(future: asyncio.Future[None] | None) -> None:

@@ -19,6 +19,7 @@ Message = dict[str, Any]
 # surrogates, escaped.
 _TEXT = ("utf-8", "surrogateescape")
 _NUMBER = (int, float)
+_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True)
 
 FROM_SERVER: dict[str, dict[str, type | tuple[type, ...]]] = {
     "hello": {"version": int, "mode": str},
@@ -71,7 +72,7 @@ def raw(value: str) -> bytes:
 
 def encode(message: Message) -> bytes:
     """Write a message; equal messages give equal bytes."""
-    return json.dumps(message, ensure_ascii=True, separators=(",", ":"), sort_keys=True).encode("ascii")
+    return _ENCODER.encode(message).encode("ascii")
 
 
 def decode(body: bytes, kinds: dict[str, dict[str, type | tuple[type, ...]]]) -> Message:
@@ -96,7 +97,7 @@ def decode(body: bytes, kinds: dict[str, dict[str, type | tuple[type, ...]]]) ->
 
 def _parse(body: bytes) -> Message:
     try:
-        message = json.loads(body)
+        message = json.loads(body.decode("ascii"))
     except (ValueError, RecursionError) as exc:
         raise MessageError("bad_message", f"a message is not JSON: {exc}") from exc
     if not isinstance(message, dict):
@@ -134,7 +135,7 @@ def launch_from(message: Message) -> Launch:
     """
     try:
         return _launch_from(message)
-    except (TypeError, ValueError, AttributeError) as exc:
+    except (TypeError, ValueError, AttributeError, LookupError) as exc:
         raise MessageError("bad_message", f"spawn: {exc}", "spawn", message["id"]) from exc
 
 

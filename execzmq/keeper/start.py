@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +39,7 @@ class KeeperProcess:
 
     @classmethod
     async def start(cls, state_dir: bytes) -> KeeperProcess:
-        """Start a keeper and wait until it listens. Cancelled, it leaves a keeper that ends by itself.
+        """Start a keeper and wait until it listens. Cancelled, it leaves none.
 
         Raises:
             KeeperStartError: it could not listen, or said nothing within 20 s.
@@ -49,7 +50,11 @@ class KeeperProcess:
                 keeper = cls(_popen(state_dir, writer))
             finally:
                 os.close(writer)
-            answer = await _read_answer(reader)
+            try:
+                answer = await _read_answer(reader)
+            except BaseException:
+                keeper.kill()
+                raise
         finally:
             os.close(reader)
         if answer != b"R":
@@ -65,6 +70,12 @@ class KeeperProcess:
             pidfd, self._pidfd = self._pidfd, -1
             self._loop.remove_reader(pidfd)
             os.close(pidfd)
+
+    def kill(self) -> None:
+        """End and reap a keeper that has no commands yet; it takes no longer than the kernel needs."""
+        if self._pidfd >= 0:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            self._reap()
 
     def _reap(self) -> None:
         # Where SIGCHLD is ignored the kernel has reaped already.
