@@ -144,22 +144,25 @@ async def _fed(process: ExecProcess, plan: Plan, source: Source | None) -> Async
     if plan.stdin_data is None and source is None:
         yield
         return
-    feeding = asyncio.create_task(_feed_or_end(process, source, plan.stdin_data))
+    errors: list[Exception] = []
+    feeding = asyncio.create_task(_feed_or_end(process, source, plan.stdin_data, errors))
     try:
         yield
     finally:
         feeding.cancel()  # nothing happens to one that is done
         await asyncio.wait((feeding,))
-    if not feeding.cancelled():
-        feeding.result()
+    if errors:
+        raise errors[0]
 
 
-async def _feed_or_end(process: ExecProcess, source: Source | None, data: memoryview | None) -> None:
+async def _feed_or_end(
+    process: ExecProcess, source: Source | None, data: memoryview | None, errors: list[Exception]
+) -> None:
     try:
         await feed(process, source, data)
-    except Exception:
+    except Exception as error:
+        errors.append(error)
         await end_tree(process)
-        raise
 
 
 async def _copy_until_closed(process: ExecProcess, sinks: dict[Stream, Sink]) -> ExitResult:

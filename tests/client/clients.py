@@ -1,14 +1,24 @@
 """Clients for the tests of this folder."""
 
+from execzmq.backends.local import LocalBackend
 from execzmq.client.aio import AsyncClient
 from execzmq.client.sync import Client
-from tests.fakes import FakeBackend
+from execzmq.types.backend import ExecBackend
 
 
 def open_client() -> Client:
-    """Return a client on a fake backend."""
+    """Return a client that runs commands in this Python."""
 
     async def connect() -> AsyncClient:
-        return AsyncClient(FakeBackend())
+        return AsyncClient(await LocalBackend.open_private())
+
+    return Client.open(connect)
+
+
+def open_on(backend: ExecBackend) -> Client:
+    """Return a client on any backend."""
+
+    async def connect() -> AsyncClient:
+        return AsyncClient(backend)
 
     return Client.open(connect)
