@@ -6,7 +6,6 @@ Knows nothing of requests and events: frames go to callbacks as they come.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
@@ -170,18 +169,3 @@ class Links:
 def plain(frames: Frames) -> list[Frame]:
     """Return what the codec reads: small frames as bytes, large ones as views that keep the message alive."""
     return [frame.bytes if len(frame) <= _SMALL else frame.buffer for frame in frames]
-
-
-def is_listening(path: str) -> bool:
-    """Tell whether somebody listens on a Unix socket; a dead server leaves a path that nobody serves."""
-    import socket
-
-    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except BlockingIOError:
-            return True  # its queue is full, so it has one
-        except OSError:
-            return False
-    return True

@@ -6,6 +6,7 @@ what a call carries (`payload`) is its owner's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -68,6 +69,10 @@ class Calls(Generic[P]):
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    def __iter__(self) -> Iterator[Call[P]]:
+        """Go over the calls as they are now, oldest first, such as to repeat all after a reconnect."""
+        return iter(list(self._calls.values()))
 
     def open(
         self, msg_id: str, method: str, payload: P, now: float, deadline: float | None, wait: float = 0.0

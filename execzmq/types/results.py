@@ -1,4 +1,4 @@
-"""Own what execzmq answers: results, pages of a log and descriptions; know nothing of where they come from."""
+"""Own what execzmq answers: results, pages and descriptions; know nothing of where they come from."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import signal as _signal
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from execzmq.errors import InvalidRequest
 from execzmq.types.events import Event
 
-Cause = Literal["exited", "signaled", "timed_out", "terminated", "oom", "sandbox_denied", "failed", "server_lost"]
+Cause = Literal[
+    "exited", "signaled", "timed_out", "terminated", "oom", "sandbox_denied", "failed", "server_lost"
+]
 State = Literal["starting", "running", "stopping", "exited", "closed", "failed"]
 
 
@@ -63,6 +66,21 @@ def signal_name(number: int) -> str:
         return _signal.Signals(number).name.removeprefix("SIG")
     except ValueError:
         return str(number)
+
+
+def signal_number(name: str | int) -> int:
+    """Return the number of a signal, given as such or by its name with or without `SIG`.
+
+    Raises:
+        InvalidRequest: there is no such signal.
+    """
+    try:
+        if isinstance(name, str):
+            return _signal.Signals[name if name.startswith("SIG") else f"SIG{name}"].value
+        is_real_time = _signal.SIGRTMIN <= name <= _signal.SIGRTMAX
+        return name if is_real_time else _signal.Signals(name).value
+    except (KeyError, ValueError):
+        raise InvalidRequest(f"there is no signal {name!r}; use a name such as INT or a number") from None
 
 
 @dataclass(slots=True, frozen=True)

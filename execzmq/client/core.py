@@ -1,0 +1,359 @@
+"""Own the connection of one client session to a server: whether it is there, its lease, its requests.
+
+The gate for requests opens only when a `lease` has told the server's epoch, after each reconnect anew. What a
+process is, is not known here, but for the cursors that a lease tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import string
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from execzmq.client.links import Links, LinkState
+from execzmq.client.requester import Answer, Content, OnDone, PendingCall, Requester
+from execzmq.client.topics import Topics
+from execzmq.connection import ConnectionInfo
+from execzmq.errors import (
+    AuthenticationFailed,
+    ClientClosed,
+    ConnectionFailed,
+    ExecZMQError,
+    RequestTimeout,
+    ServerLost,
+)
+from execzmq.protocol.wire import Codec, Frame, Message
+from execzmq.settings import CALL_TIMEOUT, LEASE, SERVER_GONE, STARTER_GONE
+
+Phase: TypeAlias = Literal["down", "greeting", "ready", "closed"]
+
+_GREETINGS = frozenset({"lease", "kernel_info"})
+"""Requests that may leave before the server's epoch is known."""
+_HEART = 1.0
+"""Seconds in which a heart that beats answers."""
+_OVER_UNTOLD = 200
+"""Ended processes after which the lease is renewed early, so that none grows large."""
+_ALPHABET = string.ascii_letters + string.digits
+
+
+class Connection:
+    """One client session. Make it on a running loop; `open` waits for the server; `aclose` ends it.
+
+    After a fork the child must not use it: every call raises `ClientClosed` there.
+
+    Attributes:
+        session: random id that names this client to the server.
+        prefix: what comes before the `-` in the process ids that this client makes.
+        topics: the subscriptions.
+    """
+
+    def __init__(self, info: ConnectionInfo) -> None:
+        self.info = info
+        self.session = secrets.token_hex(8)
+        self.prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
+        self._processes = 0
+        self._pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
+        self._phase: Phase = "down"
+        self._down_since = self._loop.time()
+        self._refused: ExecZMQError | None = None
+        self._gone_timer = self._loop.call_later(SERVER_GONE, self._on_gone)
+        self._lease_timer: asyncio.TimerHandle | None = None
+        self._settling: asyncio.Task[None] | None = None
+        self._cursors: dict[str, tuple[int, int]] = {}
+        self._over: set[str] = set()
+        codec = Codec(info.key.encode(), self.session)
+        self._requester = Requester(codec, lambda channel, frames: self._links.send(channel, frames))
+        self._links = Links(
+            info,
+            self._requester.on_reply,
+            lambda frames: self.topics.handle(frames),
+            self._on_state,
+            self._requester.flush,
+        )
+        self.topics = Topics(
+            codec, self.prefix, self._links.subscribe, self._links.unsubscribe, self._on_status
+        )
+
+    @property
+    def epoch(self) -> str:
+        """Name the server's life, as far as it is known."""
+        return self._requester.epoch
+
+    async def open(self, seconds: float) -> Message:
+        """Wait until the server has answered and all subscriptions hold; return its `kernel_info`.
+
+        Raises:
+            ConnectionFailed: nobody answers at its address within `seconds`.
+            AuthenticationFailed: it refused this client, or its heart beats and it does not answer.
+            RequestTimeout: it is connected, and nothing in it moves.
+        """
+        try:
+            answer = await self._ask("kernel_info", {}, timeout=seconds)
+            await self.topics.settle(seconds)
+        except RequestTimeout:
+            raise await self._why_silent(seconds) from None
+        return answer
+
+    async def aclose(self) -> None:
+        """Close everything; what still waits for an answer gets `ClientClosed`. Idempotent.
+
+        In a forked child nothing is touched: all of it is the parent's.
+        """
+        if self._phase == "closed" or os.getpid() != self._pid:
+            return
+        self._phase = "closed"
+        self._gone_timer.cancel()
+        if self._lease_timer is not None:
+            self._lease_timer.cancel()
+        error = ClientClosed("this client was closed")
+        self._requester.close(error)
+        self.topics.fail_all(error)
+        self._links.close()
+        if self._settling is not None:
+            self._settling.cancel()
+            await asyncio.wait((self._settling,))
+
+    def new_process_id(self) -> str:
+        """Return an id that no other process has and whose broadcasts this client gets already."""
+        self._processes += 1
+        return f"{self.prefix}-{self._processes}"
+
+    def check_usable(self) -> None:
+        """Return if requests can be made.
+
+        Raises:
+            ClientClosed: it is closed, or this is a forked child.
+            ServerLost: there has been no connection for the stated time.
+            AuthenticationFailed: the server has refused this client.
+        """
+        if os.getpid() != self._pid:
+            raise ClientClosed("this client belongs to the process that was forked: connect again")
+        if self._phase == "closed":
+            raise ClientClosed("this client is closed")
+        if self._refused is not None:
+            raise self._refused
+        if self._phase == "down" and self._loop.time() - self._down_since >= SERVER_GONE:
+            raise self._lost()
+
+    async def call(
+        self,
+        method: str,
+        content: Content,
+        buffers: Sequence[Frame] = (),
+        *,
+        timeout: float | None = CALL_TIMEOUT,  # noqa: ASYNC109  # all requests share one timer
+        wait: float = 0.0,
+    ) -> Message:
+        """Ask the server and return its reply. Cancelling cancels the waiting, not what was asked for.
+
+        Args:
+            timeout: seconds without an answer; `None` = until the server is lost.
+            wait: seconds that the server itself is asked to wait, on top of `timeout`.
+
+        Raises:
+            ServerLost: there has been no connection for 5 s, or the server was replaced meanwhile.
+            RequestTimeout: no answer came in time; it says whether the server's heart beats.
+            RequestRejected: the server's own error.
+        """
+        try:
+            return await self._ask(method, content, buffers, timeout=timeout, wait=wait)
+        except RequestTimeout as error:
+            if self._phase == "closed":
+                raise
+            beats = await self.heart_beats()
+            state = (
+                "its heart beats, so it is busy" if beats else "nor does its heart beat: it may be stopped"
+            )
+            raise RequestTimeout(f"{error.message}; {state}", beats=beats) from None
+
+    def request(
+        self,
+        method: str,
+        content: Content,
+        on_done: OnDone,
+        buffers: Sequence[Frame] = (),
+        *,
+        timeout: float | None = CALL_TIMEOUT,
+        wait: float = 0.0,
+    ) -> PendingCall:
+        """Do as `call`, without a coroutine: `on_done` gets the reply or the error, once.
+
+        Raises:
+            ClientClosed, ServerLost, AuthenticationFailed: at once, where there is no server.
+        """
+        self.check_usable()
+        return self._requester.request(method, content, on_done, buffers, timeout=timeout, wait=wait)
+
+    def drop(self, call: PendingCall) -> None:
+        """Wait no longer for a reply; what was asked for may be done all the same."""
+        self._requester.drop(call)
+
+    def open_reads(self) -> list[str]:
+        """Return the ids of the reads that have no answer yet."""
+        return self._requester.open_reads()
+
+    async def learn_epoch(self) -> None:
+        """Ask which life of the server this is, where a request was refused as meant for another one."""
+        self._take_epoch(await self.call("lease", self._lease_content()))
+
+    async def heart_beats(self) -> bool:
+        """Tell whether the server's heart beats, as a busy server's does; takes at most a second."""
+        return await self._links.heart_beats(_HEART)
+
+    def received(self, process_id: str, instance: int, seq: int, *, is_over: bool = False) -> None:
+        """Note how far this client has read a process that waits for it; the next lease tells it."""
+        is_first = not self._cursors
+        before = self._cursors.get(process_id)
+        if before is None or before[0] != instance or before[1] < seq:
+            self._cursors[process_id] = (instance, seq)
+        if is_first and self._phase == "ready":
+            self._renew_later()
+        if is_over:
+            self._over.add(process_id)
+            if len(self._over) >= _OVER_UNTOLD:
+                self.renew()
+
+    def renew(self) -> None:
+        """Renew the lease now, and tell the cursors with it."""
+        if self._phase != "ready":
+            return
+        self._lease(self._on_lease)
+        for process_id in self._over:
+            del self._cursors[process_id]
+        self._over.clear()
+        self._renew_later()
+
+    async def _ask(
+        self,
+        method: str,
+        content: Content,
+        buffers: Sequence[Frame] = (),
+        *,
+        timeout: float | None,  # noqa: ASYNC109  # all requests share one timer
+        wait: float = 0.0,
+    ) -> Message:
+        answer: asyncio.Future[Message] = self._loop.create_future()
+
+        def on_done(result: Answer) -> None:
+            if answer.done():
+                return
+            if isinstance(result, Message):
+                answer.set_result(result)
+            else:
+                answer.set_exception(result)
+
+        call = self.request(method, content, on_done, buffers, timeout=timeout, wait=wait)
+        try:
+            return await answer
+        finally:
+            self._requester.drop(call)
+
+    # What becomes of the server.
+
+    def _on_state(self, state: LinkState) -> None:
+        if self._phase == "closed":
+            return
+        if state == "up":
+            self._greet()
+        elif state == "down":
+            self._on_down()
+        else:
+            self._refused = AuthenticationFailed("the server refuses this client: is the file out of date?")
+            self._end_waiting(self._refused)
+
+    def _greet(self) -> None:
+        self._phase = "greeting"
+        self._gone_timer.cancel()
+        self._requester.on_new_link(_GREETINGS)
+        self._lease(self._on_greeted)
+
+    def _on_greeted(self, answer: Answer) -> None:
+        if self._phase != "greeting":
+            return
+        if not isinstance(answer, Message):
+            self._lease(self._on_greeted)  # no answer in 30 s, and yet connected
+            return
+        self._phase = "ready"
+        is_first = not self.epoch
+        self._take_epoch(answer)
+        self._requester.open_gate()
+        self._renew_later()
+        if not is_first and self._settling is None:
+            self._settling = self._loop.create_task(self._settle())
+
+    async def _settle(self) -> None:
+        """Look at the logs again as soon as no broadcast of the new connection can be missed."""
+        try:
+            await self.topics.settle()
+        except RequestTimeout as error:
+            self.topics.fail_all(error)
+        else:
+            self.topics.resume_all()
+        finally:
+            self._settling = None
+
+    def _on_down(self) -> None:
+        if self._phase == "down":
+            return
+        self._phase = "down"
+        self._requester.shut_gate()
+        self._down_since = self._loop.time()
+        self._gone_timer = self._loop.call_later(SERVER_GONE, self._on_gone)
+
+    def _on_gone(self) -> None:
+        if self._phase == "down":
+            self._end_waiting(self._lost())
+
+    def _lost(self) -> ServerLost:
+        return ServerLost(
+            f"no connection to the server for {SERVER_GONE:g} s: what it was doing is not known"
+        )
+
+    def _end_waiting(self, error: ExecZMQError) -> None:
+        self._requester.fail_all(error)
+        self.topics.fail_all(error)
+
+    def _on_status(self, epoch: str, _status: str) -> None:
+        if self._phase == "ready" and epoch != self.epoch:
+            self.renew()
+
+    async def _why_silent(self, seconds: float) -> ExecZMQError:
+        if self._phase == "down":
+            return ConnectionFailed(f"nobody answers at {self.info.endpoint('shell')} within {seconds:g} s")
+        if await self.heart_beats():
+            return AuthenticationFailed(
+                f"the server's heart beats, but it has not answered for {seconds:g} s: most likely the key of"
+                " the connection file is not its key, or else it is very busy"
+            )
+        return RequestTimeout(f"the server is there but has not moved for {seconds:g} s: it may be stopped")
+
+    # The lease.
+
+    def _lease(self, on_done: OnDone) -> None:
+        self._requester.request("lease", self._lease_content(), on_done, timeout=CALL_TIMEOUT)
+
+    def _lease_content(self) -> Content:
+        cursors = {process_id: list(cursor) for process_id, cursor in self._cursors.items()}
+        return {"seconds": LEASE, "cursors": cursors, "open": self.open_reads()}
+
+    def _renew_later(self) -> None:
+        """Renew at a third of the lease, or of the time after which a silent starter counts as gone."""
+        if self._lease_timer is not None:
+            self._lease_timer.cancel()
+        seconds = STARTER_GONE if self._cursors else LEASE
+        self._lease_timer = self._loop.call_later(seconds / 3, self.renew)
+
+    def _on_lease(self, answer: Answer) -> None:
+        if isinstance(answer, Message):
+            self._take_epoch(answer)
+
+    def _take_epoch(self, answer: Message) -> None:
+        epoch = str(answer.content["epoch"])
+        if self.epoch and epoch != self.epoch:
+            self._requester.on_new_epoch(epoch)
+            self.topics.resume_all()
+        self._requester.epoch = epoch

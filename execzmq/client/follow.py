@@ -1,0 +1,297 @@
+"""Own how one consumer follows one process: broadcasts and pages become every event, once and in order.
+
+The rules are those of `protocol.cursor`; this module asks for the pages, keeps what the consumer has not
+taken yet within a bound, and looks at the log when a process has been quiet for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from execzmq.client.core import Connection
+from execzmq.client.requester import Answer, PendingCall
+from execzmq.errors import ExecZMQError
+from execzmq.protocol.cursor import Cursor, Step
+from execzmq.protocol.values import Announcement, read_response_from_wire
+from execzmq.protocol.wire import Message
+from execzmq.settings import LONG_POLL, PAGE, QUIET_AFTER
+from execzmq.types.events import Closed, Event, Failed, Output
+
+RELEASED = (1 << 63) - 1
+"""Told as a seq: the starter follows no more, so the command need not wait for it."""
+_EVENT_COST = 256
+"""Bytes that an event counts besides its data."""
+_EARLY_BYTES = 256 * 1024
+"""Bytes of broadcasts that are kept for whoever may follow a process that was just started."""
+
+
+class Early:
+    """The first broadcasts of a process that this client starts, kept until somebody follows it.
+
+    So that no page has to be asked for what has come already. Beyond a bound all are dropped, since the log
+    has them.
+    """
+
+    def __init__(self, connection: Connection, process_id: str) -> None:
+        self._connection = connection
+        self._process_id = process_id
+        self._heard: list[Announcement] | None = []
+        self._bytes = 0
+        connection.topics.listen(process_id, self)
+
+    def hear(self, announcement: Announcement) -> None:
+        """Keep a broadcast; after the last one nothing is listened to any more."""
+        if self._heard is None:
+            return
+        self._heard.append(announcement)
+        self._bytes += _EVENT_COST if announcement.event is None else _cost(announcement.event)
+        if self._bytes > _EARLY_BYTES:
+            self.close()
+        elif isinstance(announcement.event, Closed | Failed):
+            self._connection.topics.leave(self._process_id, self)
+
+    def resume(self) -> None:
+        """Drop all: what came meanwhile has been missed."""
+        self.close()
+
+    def fail(self, _error: ExecZMQError) -> None:
+        """Drop all; whoever follows will learn why."""
+        self.close()
+
+    def take(self) -> list[Announcement] | None:
+        """Return what was heard and hear no more; `None` where something is missing."""
+        heard = self._heard
+        self.close()
+        return heard
+
+    def close(self) -> None:
+        """Drop all and hear no more; idempotent."""
+        self._heard = None
+        self._connection.topics.leave(self._process_id, self)
+
+
+class Follower:
+    """An iterator over the events of a process for one consumer; ends after `Closed` or `Failed`.
+
+    At most two pages are in memory: the one that the consumer has not taken yet, and the one that was asked
+    for when it came. `aclose`, or the end, leaves nothing behind; cancelling a wait loses no event.
+
+    Args:
+        after_seq: last event that is not wanted any more.
+        early: what was heard since the start of the process, where it begins with that.
+        tell_every: bytes after which the server is told how far this client has read; `None` = it does not
+            wait for this client.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        process_id: str,
+        instance: int,
+        after_seq: int = 0,
+        *,
+        early: Early | None = None,
+        tell_every: int | None = None,
+    ) -> None:
+        self._connection = connection
+        self._process_id = process_id
+        self._cursor = Cursor(after_seq, instance)
+        self._early = early
+        self._tell_every = tell_every
+        self._untold = 0
+        self._loop = asyncio.get_running_loop()
+        self._events: list[Event] = []
+        self._bytes = 0
+        self._ready: deque[Event] = deque()
+        self._wanted: int | None = None
+        self._wait = 0.0
+        self._read: PendingCall | None = None
+        self._has_begun = False
+        self._has_left = False
+        self._is_held = False
+        self._error: ExecZMQError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._heard_at = self._loop.time()
+        self._quiet_timer: asyncio.TimerHandle | None = None
+
+    def __aiter__(self) -> Follower:
+        return self
+
+    async def __anext__(self) -> Event:
+        if not self._ready:
+            self._ready.extend(await self.next_batch())
+            if not self._ready:
+                raise StopAsyncIteration
+        return self._ready.popleft()
+
+    async def next_batch(self) -> list[Event]:
+        """Return all events that have come since the last batch, waiting for one; empty after the last.
+
+        Raises:
+            ProcessNotFound: it was forgotten. InstanceChanged: another life has taken its id.
+            ServerLost, RequestTimeout: no server has answered in the stated time. ClientClosed.
+        """
+        if not self._has_begun:
+            await self._begin()
+        while not self._events:
+            if self._error is not None:
+                raise self._error
+            if self._has_left:
+                return []
+            await self._wait_for_news()
+        batch, self._events, self._bytes = self._events, [], 0
+        self._ask_wanted()
+        return batch
+
+    async def aclose(self) -> None:
+        """Follow no more; a waiting `next_batch` returns. Idempotent."""
+        self._leave()
+        self._events = []
+        self._ready.clear()
+
+    def hear(self, announcement: Announcement) -> None:
+        """Take a broadcast."""
+        self._heard_at = self._loop.time()
+        if announcement.event is None or self._bytes > PAGE:
+            # A consumer that is slow gets pages, which wait for it.
+            self._do(self._cursor.behind(announcement.seq, announcement.instance))
+        else:
+            self._do(self._cursor.accept(announcement.event, announcement.instance))
+
+    def resume(self) -> None:
+        """Look at the log: broadcasts may have been missed."""
+        self._do(self._cursor.ask())
+
+    def fail(self, error: ExecZMQError) -> None:
+        """End with an error, after what has come before it."""
+        if not self._has_left:
+            self._error = error
+            self._leave()
+
+    async def _begin(self) -> None:
+        connection, process_id = self._connection, self._process_id
+        connection.check_usable()
+        self._has_begun = True
+        self._quiet_timer = self._loop.call_later(QUIET_AFTER, self._on_quiet)
+        connection.topics.listen(process_id, self)
+        heard = self._early.take() if self._early is not None else None
+        if heard is not None:
+            for announcement in heard:
+                self.hear(announcement)
+            return
+        self._is_held = connection.topics.hold(process_id)
+        try:
+            if self._is_held:
+                await connection.topics.settle()
+        except ExecZMQError as error:
+            self.fail(error)
+        finally:
+            # Also where the consumer was cancelled: its next wait finds the page.
+            if not self._has_left:
+                self.resume()
+
+    async def _wait_for_news(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _do(self, step: Step) -> None:
+        """Do what the cursor says: ask for a page first, so that it comes while the consumer is at work."""
+        if self._has_left:
+            return
+        if step.events:
+            self._take(step.events)
+        if step.read_after is not None:
+            self._wanted = step.read_after
+        if self._wanted is not None:
+            self._ask_wanted()
+        if self._cursor.is_finished:
+            self._leave()
+        if step.events:
+            self._wake()
+
+    def _take(self, events: list[Event]) -> None:
+        self._events += events
+        size = sum(map(_cost, events))
+        self._bytes += size
+        if self._tell_every is not None:
+            self._tell(size)
+
+    def _tell(self, size: int) -> None:
+        cursor = self._cursor
+        self._connection.received(self._process_id, cursor.instance, cursor.seq, is_over=cursor.is_finished)
+        self._untold += size
+        if self._untold >= (self._tell_every or 0):
+            self._untold = 0
+            self._connection.renew()
+
+    def _ask_wanted(self) -> None:
+        """Send the read that is due, unless the consumer has a page to take before."""
+        if self._wanted is None or self._bytes > PAGE or self._has_left:
+            return
+        content = {
+            "process_id": self._process_id,
+            "instance": self._cursor.instance,
+            "after_seq": self._wanted,
+            "wait": self._wait,
+            "open": self._connection.open_reads(),
+        }
+        wait, self._wait, self._wanted, self._untold = self._wait, 0.0, None, 0
+        try:
+            self._read = self._connection.request("read", content, self._on_page, wait=wait)
+        except ExecZMQError as error:
+            self.fail(error)
+
+    def _on_page(self, answer: Answer) -> None:
+        self._read = None
+        self._heard_at = self._loop.time()
+        if not isinstance(answer, Message):
+            self.fail(answer)
+            return
+        try:
+            step = self._cursor.on_page(read_response_from_wire(answer.content, answer.buffers))
+        except ExecZMQError as error:
+            self.fail(error)
+            return
+        self._do(step)
+
+    def _on_quiet(self) -> None:
+        """Ask, by a long poll, where nothing has been heard for long: the last broadcasts may be lost."""
+        silence = self._loop.time() - self._heard_at
+        if silence >= QUIET_AFTER:
+            silence = 0.0
+            self._wait = LONG_POLL
+            self._do(self._cursor.ask())
+            self._wait = 0.0
+        if not self._has_left:
+            self._quiet_timer = self._loop.call_later(QUIET_AFTER - silence, self._on_quiet)
+
+    def _leave(self) -> None:
+        """Let go of everything that the connection holds for this follower; idempotent."""
+        if self._has_left:
+            return
+        self._has_left = True
+        if self._quiet_timer is not None:
+            self._quiet_timer.cancel()
+        if self._early is not None:
+            self._early.close()
+        if self._read is not None:
+            self._connection.drop(self._read)
+        self._connection.topics.leave(self._process_id, self)
+        if self._is_held:
+            self._connection.topics.release(self._process_id)
+        if self._tell_every is not None and not self._cursor.is_finished:
+            self._connection.received(self._process_id, self._cursor.instance, RELEASED, is_over=True)
+            self._connection.renew()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _cost(event: Event) -> int:
+    return _EVENT_COST + (len(event.data) if isinstance(event, Output) else 0)

@@ -1,0 +1,268 @@
+"""Own the backend behind a connection: `ExecBackend` and `ExecProcess` as requests to a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Literal
+
+from execzmq.client.core import Connection
+from execzmq.client.follow import Early, Follower
+from execzmq.client.launch import listens
+from execzmq.client.writer import Writer
+from execzmq.connection import ConnectionInfo, folder_is_ours, host_id
+from execzmq.errors import ConnectionFailed, VersionMismatch, WrongEpoch
+from execzmq.protocol.values import (
+    params_to_wire,
+    process_info_from_wire,
+    read_response_from_wire,
+    report_from_wire,
+    server_info_from_wire,
+)
+from execzmq.protocol.wire import Frame, Message
+from execzmq.settings import LONG_POLL, PROTOCOL_VERSION, Settings
+from execzmq.types.params import ExecParams
+from execzmq.types.results import ProcessInfo, ReadResponse, ServerInfo, TerminateReport, signal_number
+
+OPEN_TIMEOUT = 5.0
+"""Seconds in which a server that listens must answer a new client."""
+
+
+class RemoteBackend:
+    """A server, reached through its connection file; see `ExecBackend`. Made by `open`."""
+
+    def __init__(self, connection: Connection, host: str, name: str) -> None:
+        self._connection = connection
+        self._name = name
+        self._is_local = _is_local(connection.info, host)
+        self._writers: dict[tuple[str, int], Writer] = {}
+
+    @classmethod
+    async def open(cls, info: ConnectionInfo, seconds: float = OPEN_TIMEOUT) -> RemoteBackend:
+        """Connect to the server that `info` describes. Cancelling leaves nothing.
+
+        Raises:
+            ConnectionFailed: nobody listens there, which shows at once, or answers within `seconds`.
+            AuthenticationFailed: it refused this client, or its heart beats and it does not answer, as with
+                a wrong key.
+            RequestTimeout: it is connected and nothing in it moves.
+            VersionMismatch: it speaks another version of the protocol.
+        """
+        if not listens(info):
+            raise ConnectionFailed(
+                f"no server listens at {info.endpoint('shell')}: its connection file is old"
+            )
+        connection = Connection(info)
+        try:
+            answer = await connection.open(seconds)
+            about = _about(answer)
+        except BaseException:
+            await connection.aclose()
+            raise
+        return cls(connection, str(about.get("host", "")), str(about.get("name", "")))
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether the server is on this machine and surely this user's own."""
+        return self._is_local
+
+    @property
+    def name(self) -> str:
+        """Return the server's name."""
+        return self._name
+
+    @property
+    def session(self) -> str:
+        """Return the random id under which the server knows this client."""
+        return self._connection.session
+
+    async def start(self, params: ExecParams) -> RemoteProcess:
+        """Start a command; see `ExecBackend`. Cancelled, it may have been started all the same."""
+        content, buffers = params_to_wire(params)
+        early = None
+        if params.process_id is None:
+            # Its broadcasts are subscribed already, and kept from the first on.
+            content["process_id"] = self._connection.new_process_id()
+            early = Early(self._connection, content["process_id"])
+        try:
+            answer = await self._begin(content, buffers)
+        except BaseException:
+            if early is not None:
+                early.close()
+            raise
+        process_id, instance = answer.content["process_id"], answer.content["instance"]
+        process = self._handle(process_id, instance, early, _tell_every(params))
+        if params.backpressure == "pause":
+            self._connection.received(process_id, instance, 0)
+        return process
+
+    async def attach(self, id_or_name: str) -> RemoteProcess:
+        """Find a process; see `ExecBackend`."""
+        answer = await self._connection.call("describe", {"id_or_name": id_or_name})
+        info = process_info_from_wire(answer.content["process"])
+        return self._handle(info.process_id, info.instance)
+
+    async def list_processes(self) -> list[ProcessInfo]:
+        """Describe every process that is not forgotten, oldest first."""
+        answer = await self._connection.call("list", {})
+        return [process_info_from_wire(value) for value in answer.content["processes"]]
+
+    async def server_info(self) -> ServerInfo:
+        """Describe the server."""
+        return server_info_from_wire((await self._connection.call("info", {})).content)
+
+    async def doctor(self) -> list[dict[str, object]]:
+        """Return the server's findings about its folders, modes and limits."""
+        return list((await self._connection.call("doctor", {})).content["findings"])
+
+    async def shutdown(self) -> None:
+        """End every process by the ladder, then the server; returns when it has begun."""
+        await self._connection.call("shutdown", {})
+
+    async def aclose(self) -> None:
+        """Close the connection; idempotent. The server and its processes live on."""
+        await self._connection.aclose()
+
+    def _handle(
+        self, process_id: str, instance: int, early: Early | None = None, tell_every: int | None = None
+    ) -> RemoteProcess:
+        def writer() -> Writer:
+            return self._writer(process_id, instance)
+
+        return RemoteProcess(self._connection, process_id, instance, writer, early, tell_every)
+
+    def _writer(self, process_id: str, instance: int) -> Writer:
+        """Return the one writer of this session to a process: all handles of it share its offset."""
+        key = (process_id, instance)
+        if key not in self._writers:
+            self._writers[key] = Writer(self._connection, process_id, lambda: self._writers.pop(key, None))
+        return self._writers[key]
+
+    async def _begin(self, content: dict[str, Any], buffers: list[Frame]) -> Message:
+        """Ask for a start; a server that is newer than this client knows is asked again, by the same id."""
+        try:
+            return await self._connection.call("start", content, buffers)
+        except WrongEpoch:
+            await self._connection.learn_epoch()
+            return await self._connection.call("start", content, buffers)
+
+
+class RemoteProcess:
+    """A process of a server; see `ExecProcess` for each method."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        process_id: str,
+        instance: int,
+        writer: Callable[[], Writer],
+        early: Early | None = None,
+        tell_every: int | None = None,
+    ) -> None:
+        self._connection = connection
+        self._process_id = process_id
+        self._instance = instance
+        self._writer = writer
+        self._early = early
+        self._tell_every = tell_every
+
+    @property
+    def process_id(self) -> str:
+        """Name the process."""
+        return self._process_id
+
+    @property
+    def instance(self) -> int:
+        """Name the life of the process_id that this handle speaks of."""
+        return self._instance
+
+    def subscribe_events(self, after_seq: int = 0) -> Follower:
+        """Follow the process; the iterator also gives all that is there at a time, by `next_batch`."""
+        early, self._early = self._early, None
+        return Follower(
+            self._connection,
+            self._process_id,
+            self._instance,
+            after_seq,
+            early=early,
+            tell_every=self._tell_every,
+        )
+
+    async def read(self, after_seq: int = 0, max_bytes: int | None = None, wait: float = 0.0) -> ReadResponse:
+        """Return one page of the log."""
+        wait = min(wait, LONG_POLL)
+        content = {
+            "process_id": self._process_id,
+            "instance": self._instance,
+            "after_seq": after_seq,
+            "max_bytes": max_bytes,
+            "wait": wait,
+            "open": self._connection.open_reads(),
+        }
+        answer = await self._connection.call("read", content, wait=wait)
+        return read_response_from_wire(answer.content, answer.buffers)
+
+    async def write(self, data: bytes, end: bool = False) -> int:
+        """Append to stdin; cancelled, a part may have been accepted, in order."""
+        return await self._writer().write(data, end)
+
+    async def signal(self, signal: str | int) -> None:
+        """Send a signal to the command's process group."""
+        await self._ask("signal", signal=signal_number(signal))
+
+    async def resize(self, rows: int, cols: int) -> None:
+        """Set the terminal's size."""
+        await self._ask("resize", rows=rows, cols=cols)
+
+    async def terminate(self, grace: float = 5.0) -> TerminateReport:
+        """End the whole tree and return what became of it."""
+        return report_from_wire((await self._ask("terminate", wait=grace, grace=grace)).content)
+
+    async def claim_keyboard(self, take_over: bool = False) -> None:
+        """Make this session the only one that may write and resize the terminal."""
+        await self._ask("claim_keyboard", take_over=take_over)
+
+    async def release_keyboard(self) -> None:
+        """Give the keyboard back."""
+        await self._ask("release_keyboard")
+
+    async def wait(self, until: Literal["exited", "closed"], timeout: float) -> ProcessInfo:  # noqa: ASYNC109  # the server waits
+        """Wait at most `timeout` seconds (at most 30) and return the description as it is then."""
+        seconds = min(timeout, LONG_POLL)
+        answer = await self._ask("wait", wait=seconds, instance=self._instance, until=until, timeout=seconds)
+        return process_info_from_wire(answer.content["process"])
+
+    async def info(self) -> ProcessInfo:
+        """Describe the process."""
+        answer = await self._connection.call("describe", {"id_or_name": self._process_id})
+        return process_info_from_wire(answer.content["process"])
+
+    async def forget(self) -> None:
+        """Remove the ended process and its log."""
+        await self._ask("forget", instance=self._instance)
+
+    async def _ask(self, method: str, *, wait: float = 0.0, **fields: Any) -> Message:
+        return await self._connection.call(method, {"process_id": self._process_id, **fields}, wait=wait)
+
+
+def _about(answer: Message) -> dict[str, Any]:
+    """Return what a server says of itself, if this client can speak to it."""
+    about: dict[str, Any] = answer.content["execzmq"]
+    if about.get("protocol") != PROTOCOL_VERSION:
+        raise VersionMismatch(
+            f"the server speaks protocol {about.get('protocol')}, this client {PROTOCOL_VERSION}:"
+            " upgrade the older one",
+            server=about.get("protocol"),
+            client=PROTOCOL_VERSION,
+        )
+    return about
+
+
+def _is_local(info: ConnectionInfo, host: str) -> bool:
+    path = info.socket_path("shell")
+    return path is not None and folder_is_ours(os.path.dirname(path)) and host == host_id()
+
+
+def _tell_every(params: ExecParams) -> int | None:
+    budget = params.log_budget or Settings().log_budget
+    return budget // 4 if params.backpressure == "pause" else None
