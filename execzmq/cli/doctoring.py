@@ -1,0 +1,205 @@
+"""Own `doctor`: what may keep execzmq from working here, each with what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from execzmq import connection, settings
+from execzmq.cli.options import json_option, on_option
+from execzmq.cli.session import connected, go
+from execzmq.cli.text import plain, printable, size
+from execzmq.client.launch import LOG_NAME, known
+from execzmq.errors import ConnectionFailed, ExecZMQError
+
+_FEW_DESCRIPTORS = 1024
+_FEW_PROCESSES = 256
+_LITTLE_DISK = 1 * settings.GIB
+"""Bytes; a tenth of what is free may be used for output."""
+
+
+@dataclass(slots=True, frozen=True)
+class Finding:
+    """What one check has found.
+
+    Args:
+        name: of the check.
+        ok: whether all is well.
+        text: what was found.
+        remedy: what to do where it is not well.
+    """
+
+    name: str
+    ok: bool
+    text: str
+    remedy: str = ""
+
+
+@click.command("doctor", short_help="Check that execzmq can work here.")
+@on_option
+@json_option
+def doctor_command(on: str | None, as_json: bool) -> int:
+    """Check versions, folders, modes, limits and the server; say what to do about what is not well.
+
+    The exit status is 1 where something is not well.
+    """
+    return go(_doctor(on, as_json))
+
+
+async def _doctor(on: str | None, as_json: bool) -> int:
+    findings = [*_here(), *await _server(on)]
+    if as_json:
+        click.echo(json.dumps([plain(one) for one in findings], indent=2))
+    else:
+        for one in findings:
+            click.echo(printable(f"{'ok ' if one.ok else 'BAD'}  {one.name}: {one.text}"))
+            if not one.ok and one.remedy:
+                click.echo(printable(f"     -> {one.remedy}"))
+    return 0 if all(one.ok for one in findings) else 1
+
+
+def _here() -> Iterator[Finding]:
+    yield _versions()
+    yield _system()
+    state = connection.state_folder(settings.DEFAULT_NAME)
+    yield _folder("state folder", state)
+    yield _disk(state)
+    yield _sockets()
+    yield _folder("connection files", connection.jupyter_runtime_folder())
+    yield _limit("open files", resource.RLIMIT_NOFILE, _FEW_DESCRIPTORS, "ulimit -n")
+    yield _limit("processes", resource.RLIMIT_NPROC, _FEW_PROCESSES, "ulimit -u")
+    yield _terminals()
+    yield from (
+        Finding("connection file", False, one.problem, f"remove {one.path}, or make it yours alone")
+        for one in known()
+        if one.info is None
+    )
+
+
+def _versions() -> Finding:
+    import zmq
+
+    found = {
+        "execzmq": settings.VERSION,
+        "Python": platform.python_version(),
+        "pyzmq": zmq.__version__,
+        "libzmq": zmq.zmq_version(),
+        "msgpack": _version_of("msgpack"),
+        "click": _version_of("click"),
+    }
+    return Finding("versions", True, ", ".join(f"{name} {version}" for name, version in found.items()))
+
+
+def _version_of(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _system() -> Finding:
+    text = f"{platform.system()} {platform.release()}, {sys.executable}"
+    if not hasattr(os, "pidfd_open"):
+        return Finding("system", False, f"{text}, without pidfds", "use Linux 5.3 or newer")
+    return Finding("system", True, text)
+
+
+def _folder(name: str, path: Path) -> Finding:
+    present = next(folder for folder in (path, *path.parents) if folder.exists())
+    status = present.stat()
+    text = str(path) if present == path else f"{path} (to be made)"
+    if not present.is_dir():
+        return Finding(name, False, f"{present} is no folder", f"remove {present}")
+    if not os.access(present, os.W_OK | os.X_OK):
+        return Finding(name, False, f"{present} cannot be written", f"make {present} writable for you")
+    if present == path and status.st_uid != os.getuid():
+        return Finding(
+            name, False, f"{path} belongs to user {status.st_uid}", "have it removed or given to you"
+        )
+    mode = stat.S_IMODE(status.st_mode)
+    if present == path and mode & 0o022:
+        return Finding(name, False, f"{path} can be written by others ({mode:o})", f"chmod go-w {path}")
+    return Finding(name, True, f"{text}, mode {mode:o}" if present == path else text)
+
+
+def _disk(state: Path) -> Finding:
+    present = next(folder for folder in (state, *state.parents) if folder.exists())
+    free = shutil.disk_usage(present).free
+    remedy = "make room, or let XDG_STATE_HOME lead elsewhere: a tenth of it may be used for output"
+    return Finding("disk", free >= _LITTLE_DISK, f"{size(free)} free at {present}", remedy)
+
+
+def _sockets() -> Finding:
+    folder = connection.socket_folder(settings.DEFAULT_NAME)
+    found = _folder("sockets", folder)
+    if found.ok and not os.environ.get("XDG_RUNTIME_DIR"):
+        return Finding("sockets", True, f"{found.text} (XDG_RUNTIME_DIR is not set)")
+    return found
+
+
+def _limit(name: str, which: int, few: int, command: str) -> Finding:
+    soft, hard = resource.getrlimit(which)
+    if soft == resource.RLIM_INFINITY:
+        return Finding(name, True, "no limit")
+    most = "no limit" if hard == resource.RLIM_INFINITY else str(hard)
+    return Finding(name, soft >= few, f"at most {soft} (can be raised to {most})", f"raise it: {command}")
+
+
+def _terminals() -> Finding:
+    try:
+        for fd in os.openpty():
+            os.close(fd)
+    except OSError as error:
+        return Finding("terminals", False, f"none to be had: {error.strerror}", "mount /dev/pts")
+    return Finding("terminals", True, "can be made")
+
+
+async def _server(on: str | None) -> list[Finding]:
+    name = on or settings.DEFAULT_NAME
+    try:
+        async with connected(on) as backend:
+            about = await backend.server_info()
+            told = await backend.doctor()
+    except ConnectionFailed as error:
+        if on is None and not _has_file():
+            return [Finding("server", True, "none runs; it is started on first use")]
+        return [Finding("server", False, str(error), _look_into(name))]
+    except ExecZMQError as error:
+        return [Finding("server", False, str(error), _look_into(name))]
+    alive = Finding("server", True, f"{about.name} is alive (pid {about.pid}, version {about.version})")
+    if about.version != settings.VERSION:
+        remedy = "end it with `execzmq shutdown`; the next start brings the new version"
+        alive = Finding("server", False, f"version {about.version} runs, this is {settings.VERSION}", remedy)
+    return [alive, *map(_told, told)]
+
+
+def _has_file() -> bool:
+    return (connection.state_folder(settings.DEFAULT_NAME) / "connection.json").exists()
+
+
+def _look_into(name: str) -> str:
+    try:
+        return f"see {connection.state_folder(name) / LOG_NAME}"
+    except ExecZMQError:
+        return "see `execzmq connections`"
+
+
+def _told(finding: dict[str, object]) -> Finding:
+    return Finding(
+        f"server: {finding.get('name', '')}",
+        bool(finding.get("ok")),
+        str(finding.get("text", "")),
+        str(finding.get("remedy") or ""),
+    )

@@ -1,0 +1,103 @@
+"""Own our terminal joined to that of a process: its output on our screen, our keys and our size to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from execzmq.cli import replay, say
+from execzmq.cli.foreground import DRAIN, copy
+from execzmq.cli.input import Input
+from execzmq.cli.keyboard import DetachKeys, Keyboard
+from execzmq.cli.output import Output
+from execzmq.cli.terminal import Terminal, size_of
+from execzmq.types import events
+from execzmq.types.backend import ExecProcess
+from execzmq.types.results import ExitResult, ProcessInfo
+
+
+class JoinedTerminal:
+    """One stay of our terminal at a process.
+
+    Args:
+        process: with a terminal.
+        watch: never type.
+        detach_keys: bytes that end the stay.
+    """
+
+    def __init__(self, process: ExecProcess, *, watch: bool = False, detach_keys: bytes = b"") -> None:
+        self._process = process
+        self._keyboard = Keyboard(process, lambda: size_of(0, 1), say.line, watch=watch)
+        self._keys = DetachKeys(detach_keys)
+        self._changed = asyncio.Event()
+
+    async def run(self, past: ProcessInfo | None = None, *, take_over: bool = False) -> ExitResult | None:
+        """Stay until the process ends, and return how, or until the user leaves, and return `None`.
+
+        Args:
+            past: the process as it is now, where its past is to be shown first; `None` = there is none.
+            take_over: take the keyboard from whoever holds it.
+
+        Raises:
+            ExecZMQError: the process or the server has gone. OSError: our terminal has gone.
+        """
+        output = Output()
+        with contextlib.closing(output), Terminal(0, self._changed.set) as terminal:
+            try:
+                is_holder = await self._keyboard.claim(take_over=take_over)
+                watching = asyncio.create_task(self._show(terminal, output, past, redraw=is_holder))
+                typing = asyncio.create_task(self._type())
+                fitting = asyncio.create_task(self._fit())
+                return await _first_of(watching, typing, fitting)
+            finally:
+                await self._keyboard.release()
+
+    async def _type(self) -> None:
+        source = Input(0)
+        while data := await source.read():
+            data, is_over = self._keys.feed(data)
+            if data and await self._keyboard.type(data):
+                return
+            if is_over:
+                return
+
+    async def _fit(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._keyboard.fit()
+
+    async def _show(
+        self, terminal: Terminal, output: Output, past: ProcessInfo | None, *, redraw: bool
+    ) -> ExitResult:
+        seq = 0
+        if past is not None:
+            picture, seq = await replay.picture_of(self._process, past)
+            terminal.modes.feed(picture.data)
+            await output.write("stdout", picture.data)
+            if redraw and picture.is_cut:
+                await self._keyboard.redraw()
+
+        def shown(event: events.Output) -> bytes:
+            terminal.modes.feed(event.data)
+            return event.data
+
+        return await copy(self._process, output, after_seq=seq, drain=DRAIN, on_output=shown)
+
+
+async def _first_of(
+    watching: asyncio.Task[ExitResult], typing: asyncio.Task[None], fitting: asyncio.Task[None]
+) -> ExitResult | None:
+    tasks: tuple[asyncio.Task[Any], ...] = (watching, typing, fitting)
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    if watching in done:
+        return watching.result()
+    for task in done:
+        task.result()
+    return None

@@ -1,0 +1,109 @@
+"""Own `ps` and `logs`: what there is, and what it has said."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+
+import click
+
+from execzmq.cli import say
+from execzmq.cli.options import json_option, on_option, process_argument
+from execzmq.cli.session import connected, find, go
+from execzmq.cli.text import age, command_line, plain, size, table
+from execzmq.types.backend import ExecProcess
+from execzmq.types.results import ProcessInfo
+
+_HEADS = ("ID", "NAME", "STATE", "PID", "AGE", "OUTPUT", "COMMAND")
+
+
+@click.command("ps", short_help="List processes.")
+@on_option
+@click.option("-a", "--all", "show_all", is_flag=True, help="List those that have ended, too.")
+@json_option
+def ps_command(on: str | None, show_all: bool, as_json: bool) -> int:
+    """List the processes of a server, the oldest first."""
+    return go(_ps(on, show_all, as_json))
+
+
+async def _ps(on: str | None, show_all: bool, as_json: bool) -> int:
+    async with connected(on) as backend:
+        found = await backend.list_processes()
+    shown = [info for info in found if show_all or info.state not in ("closed", "failed")]
+    if as_json:
+        click.echo(json.dumps([plain(info) for info in shown], indent=2))
+        return 0
+    now = time.time()
+    for line in table([_HEADS, *(_row(info, now) for info in shown)], width()):
+        click.echo(line)
+    return 0
+
+
+def width() -> int | None:
+    """Return the columns of the terminal that a listing goes to, `None` where it goes elsewhere."""
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    return None
+
+
+def _row(info: ProcessInfo, now: float) -> tuple[str, ...]:
+    return (
+        info.process_id,
+        info.name or "-",
+        _state(info),
+        "-" if info.pid is None or info.exited else str(info.pid),
+        age(now - info.started_at) if info.started_at else "-",
+        size(sum(info.output_bytes.values())),
+        command_line(info.argv),
+    )
+
+
+def _state(info: ProcessInfo) -> str:
+    if info.result is None or info.state == "failed":
+        return info.state
+    if info.result.cause in ("exited", "signaled"):
+        return f"{info.state} ({say.status_of_result(info.result)})"
+    return f"{info.state} ({info.result.cause})"
+
+
+@click.command("logs", short_help="Print what a process has said.")
+@on_option
+@click.option("-f", "--follow", is_flag=True, help="Go on until its streams have ended.")
+@click.option("--since-seq", type=click.IntRange(min=0), metavar="N", default=0, help="Begin after event N.")
+@click.option("--stream", type=click.Choice(["stdout", "stderr"]), help="Print one stream only.")
+@process_argument
+def logs_command(on: str | None, follow: bool, since_seq: int, stream: str | None, process: str) -> int:
+    """Print what a process has said, its stdout to stdout and its stderr to stderr."""
+    return go(_logs(on, process, follow, since_seq, stream))
+
+
+async def _logs(on: str | None, text: str, follow: bool, since_seq: int, stream: str | None) -> int:
+    async with connected(on) as backend:
+        process = await find(backend, text)
+        last_seq = None if follow else (await process.info()).last_seq
+        await _print_log(process, since_seq, last_seq, stream)
+    return 0
+
+
+async def _print_log(process: ExecProcess, seq: int, last_seq: int | None, stream: str | None) -> None:
+    """Print the events after `seq`, up to `last_seq`; `None` = to their end."""
+    from execzmq.cli.foreground import following
+    from execzmq.cli.output import Output
+    from execzmq.types import events
+
+    if last_seq is not None and seq >= last_seq:
+        return
+    with contextlib.closing(Output()) as output:
+        async with following(process, seq) as found:
+            async for event in found:
+                if isinstance(event, events.Output) and stream in (None, event.stream):
+                    await output.write(event.stream, event.data)
+                elif isinstance(event, events.Gap):
+                    await output.finish()
+                    say.gap(event)
+                if last_seq is not None and events.last_seq_of(event) >= last_seq:
+                    break
+        await output.finish()

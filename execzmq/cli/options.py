@@ -1,0 +1,157 @@
+"""Own the options and arguments that commands share, and how a shell completes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+COMPLETION_SECONDS = 2.0
+"""Seconds that a shell waits for names to complete."""
+
+
+def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the servers that have a connection file here, and paths once there is a `/`."""
+    from execzmq.client.launch import known
+
+    if "/" in incomplete or incomplete.startswith((".", "~")):
+        return [CompletionItem(incomplete, type="file")]
+    return [CompletionItem(one.name) for one in known() if one.name.startswith(incomplete)]
+
+
+def complete_processes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer ids and names of processes, of a server that runs; nothing where it does not answer at once."""
+    import asyncio
+
+    from execzmq.errors import ExecZMQError
+
+    try:
+        items = asyncio.run(_items(ctx.params.get("on")))
+    except (ExecZMQError, OSError, TimeoutError):
+        return []
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+async def _items(on: str | None) -> list[CompletionItem]:
+    import asyncio
+
+    from execzmq.cli.session import connected
+    from execzmq.cli.text import command_line
+
+    async with asyncio.timeout(COMPLETION_SECONDS), connected(on) as backend:
+        found = await backend.list_processes()
+    items = []
+    for info in found:
+        words = f"{info.state}: {command_line(info.argv)[:60]}"
+        items += [CompletionItem(value, help=words) for value in (info.process_id, info.name) if value]
+    return items
+
+
+def complete_signals(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the names of signals."""
+    import signal
+
+    names = sorted(one.name.removeprefix("SIG") for one in signal.Signals)
+    wanted = incomplete.upper().removeprefix("SIG")
+    return [CompletionItem(name) for name in names if name.startswith(wanted)]
+
+
+on_option = click.option(
+    "--on",
+    metavar="ENV",
+    shell_complete=complete_servers,
+    is_eager=True,
+    help="Name of a server, or path of a connection file.  [default: your own server]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+process_argument = click.argument("process", shell_complete=complete_processes)
+processes_argument = click.argument(
+    "processes", nargs=-1, required=True, metavar="PROCESS...", shell_complete=complete_processes
+)
+detach_keys_option = click.option(
+    "--detach-keys",
+    metavar="KEYS",
+    default="ctrl-p,ctrl-q",
+    show_default=True,
+    callback=lambda ctx, param, value: parse_keys(value),
+    help="Keys that detach: letters and ctrl-LETTER, joined by commas; empty for none.",
+)
+
+
+def start_options(command: F) -> F:
+    """Add what `run` and `start` say alike of a command."""
+    for decorate in reversed(_START_OPTIONS):
+        command = decorate(command)
+    return command
+
+
+def _variables(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """Read `NAME=VALUE`; `NAME` alone takes over the caller's, if it has one."""
+    found = {}
+    for entry in value:
+        name, equals, text = entry.partition("=")
+        if not name:
+            raise click.BadParameter(f"{entry!r} is not NAME=VALUE", ctx, param)
+        if equals:
+            found[name] = text
+        elif name in os.environ:
+            found[name] = os.environ[name]
+    return found
+
+
+_START_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    on_option,
+    click.option("--name", metavar="N", help="A readable name, unique among the living."),
+    click.option("--id", "process_id", metavar="ID", help="An id of your choice.  [default: one is made]"),
+    click.option("--cwd", metavar="DIR", help="Working directory of the command."),
+    click.option(
+        "-e",
+        "--env",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_variables,
+        help="Set a variable; NAME alone passes yours on.",
+    ),
+    click.option(
+        "--env-policy",
+        type=click.Choice(["all", "core", "none"]),
+        help="Variables to begin with: all, the few that programs need, or none.",
+    ),
+    click.option("--sandbox", metavar="PROFILE", help="Permission profile to confine the command with."),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="S",
+        help="End the command and all that it started after S seconds: TERM, 5 seconds later KILL.",
+    ),
+    click.argument(
+        "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARGS]..."
+    ),
+)
+
+COMMAND_SETTINGS = {"ignore_unknown_options": False, "allow_interspersed_args": False}
+"""Words after the command's name are its own."""
+
+
+def parse_keys(text: str) -> bytes:
+    """Return the bytes of a sequence of keys like `ctrl-p,ctrl-q`.
+
+    Raises:
+        click.BadParameter: a part is no key.
+    """
+    return b"".join(_key(part.strip().lower()) for part in text.split(",")) if text else b""
+
+
+def _key(name: str) -> bytes:
+    letter = name.removeprefix("ctrl-")
+    if len(letter) == 1 and letter.isascii() and letter.isprintable():
+        if letter == name:
+            return letter.encode()
+        if letter.isalpha() or letter in "@[\\]^_":
+            return bytes((ord(letter.upper()) & 0x1F,))
+    raise click.BadParameter(f"{name!r} is no key: a character, or ctrl- and a letter, is")

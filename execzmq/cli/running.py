@@ -1,0 +1,156 @@
+"""Own `run` and `start`: the options become `ExecParams`, and `run` stands for the command to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from execzmq.cli import say
+from execzmq.cli.options import COMMAND_SETTINGS, start_options
+from execzmq.cli.session import connected, go
+from execzmq.types.backend import ExecBackend, ExecProcess
+from execzmq.types.params import EnvPolicy, ExecParams
+from execzmq.types.results import ExitResult
+
+_SIZELESS = "-t and -i together need a terminal at stdin: leave -t out"
+
+
+@click.command(
+    "run", context_settings=COMMAND_SETTINGS, short_help="Run a command, watch it, end as it ends."
+)
+@click.option(
+    "-i", "--interactive", is_flag=True, help="Pass stdin on.  [default: the command reads nothing]"
+)
+@click.option("-t", "--tty", is_flag=True, help="Give the command a terminal; with -i it is yours.")
+@click.option("-d", "--detach", is_flag=True, help="Leave it running and print its id.")
+@start_options
+def run_command(on: str | None, interactive: bool, tty: bool, detach: bool, **asked: Any) -> int:
+    """Run a command, show what it says, and end as it ends.
+
+    Words after the command's name are its own; no shell reads them. Ctrl-C sends it SIGINT, a second one
+    SIGTERM, a third one kills it with all that it started.
+
+    The exit status is the command's: 128+N where signal N has ended it, 124 at its time limit, 127 where it
+    is not found, 126 where it cannot be executed, 125 where execzmq has failed.
+    """
+    if detach:
+        return go(_start(on, stdin=interactive, tty=tty, asked=asked))
+    return go(_run(on, interactive, tty, asked))
+
+
+@click.command("start", context_settings=COMMAND_SETTINGS, short_help="Start a command and print its id.")
+@click.option("-i", "--interactive", is_flag=True, help="Give it a pipe to `execzmq write` to.")
+@click.option("-t", "--tty", is_flag=True, help="Give it a terminal to `execzmq attach` to.")
+@start_options
+def start_command(on: str | None, interactive: bool, tty: bool, **asked: Any) -> int:
+    """Start a command, print its id and leave it running.
+
+    Words after the command's name are its own; no shell reads them.
+    """
+    return go(_start(on, stdin=interactive, tty=tty, asked=asked))
+
+
+async def _start(on: str | None, *, stdin: bool, tty: bool, asked: dict[str, Any]) -> int:
+    async with connected(on, start=True) as backend:
+        process = await backend.start(params_of(backend, asked, stdin=stdin, tty=tty))
+        click.echo(process.process_id)
+    return 0
+
+
+def params_of(backend: ExecBackend, asked: dict[str, Any], **more: Any) -> ExecParams:
+    """Return what the options ask for; the folder, variables and umask are ours where they mean the same."""
+    from execzmq.client.arguments import start_params, this_process
+
+    variables, inherit, words = asked["env"], asked["env_policy"], asked["command"]
+    named = {key: asked[key] for key in ("name", "process_id", "cwd", "sandbox", "timeout")}
+    caller = this_process() if backend.is_local else None
+    options = {**named, "umask": _umask() if caller is not None else None, **more}
+    params = start_params([os.fsencode(word) for word in words], options, caller)  # type: ignore[arg-type]  # the keys are its own
+    if not variables and inherit is None:
+        return params
+    policy = params.env_policy or EnvPolicy()
+    added = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
+    return replace(params, env_policy=replace(policy, inherit=inherit or policy.inherit, set=added))
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+async def _run(on: str | None, interactive: bool, tty: bool, asked: dict[str, Any]) -> int:
+    from execzmq.cli.foreground import DRAIN
+    from execzmq.cli.input import is_terminal, is_waiting
+    from execzmq.cli.relay import Relay
+    from execzmq.cli.terminal import size_of
+
+    if tty and interactive and not is_terminal():
+        raise click.UsageError(_SIZELESS)
+    if not interactive and is_waiting():
+        say.line("the command reads nothing from stdin; add -i to pass it on")
+    with Relay() as relay:
+        try:
+            async with connected(on, start=True) as backend:
+                params = params_of(
+                    backend, asked, stdin=interactive, tty=tty, size=size_of(0, 1, 2),
+                    backpressure="pause", drain_limit=DRAIN,
+                )  # fmt: skip
+                process = await _started(backend, params)
+                relay.begin(process)
+                result = await _stand_for(process, interactive=interactive, tty=tty)
+                return say.end(process.process_id, result)
+        except asyncio.CancelledError as error:
+            return relay.status(error)
+
+
+async def _started(backend: ExecBackend, params: ExecParams) -> ExecProcess:
+    """Start the command; cancelled meanwhile, end it, so that nothing is left that nobody knows of."""
+    starting = asyncio.ensure_future(backend.start(params))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        from execzmq.errors import ExecZMQError
+
+        with contextlib.suppress(ExecZMQError):
+            await (await starting).terminate(0.0)
+        raise
+
+
+async def _stand_for(process: ExecProcess, *, interactive: bool, tty: bool) -> ExitResult:
+    from execzmq.cli.foreground import end_tree
+
+    try:
+        if tty and interactive:
+            return await _lend_terminal(process)
+        return await _stream(process, interactive=interactive, tty=tty)
+    except OSError:
+        # Nobody can read the command's output any more, or see what it does.
+        await end_tree(process)
+        raise
+
+
+async def _lend_terminal(process: ExecProcess) -> ExitResult:
+    from execzmq.cli.joined import JoinedTerminal
+
+    result = await JoinedTerminal(process).run()
+    if result is None:
+        raise BrokenPipeError(0, "the terminal has gone")
+    return result
+
+
+async def _stream(process: ExecProcess, *, interactive: bool, tty: bool) -> ExitResult:
+    from execzmq.cli.foreground import beside, copy, feed
+    from execzmq.cli.input import Input
+    from execzmq.cli.output import Output
+
+    with contextlib.closing(Output()) as output:
+        if not interactive:
+            return await copy(process, output)
+        async with beside(feed(process, Input())):
+            return await copy(process, output)

@@ -1,0 +1,97 @@
+"""Own what the command line says for itself, on stderr in single lines, and its exit statuses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import termios
+from pathlib import Path
+
+from execzmq import errors
+from execzmq.types.events import Gap
+from execzmq.types.results import ExitResult
+
+TIMED_OUT = 124
+FAILED = 125
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+SIGNALLED = 128
+INTERRUPTED = SIGNALLED + signal.SIGINT
+BROKEN_PIPE = SIGNALLED + signal.SIGPIPE
+
+
+def line(text: str) -> None:
+    """Write one line of ours to stderr, whatever mode the terminal is in; drop it where that is closed."""
+    words = " ".join(text.split())
+    # Replaced as a whole: what others named must not move the cursor.
+    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words)
+    with contextlib.suppress(OSError):
+        os.write(2, f"execzmq: {printable}{_line_end()}".encode(errors="backslashreplace"))
+
+
+def gap(event: Gap) -> None:
+    """Tell that output is missing here."""
+    line(f"{event.bytes:,} bytes are no longer in the log here (events {event.from_seq} to {event.to_seq})")
+
+
+def failure(error: BaseException) -> int:
+    """Tell of an error in one line and return the exit status for it."""
+    if isinstance(error, errors.ExecZMQError):
+        line(str(error))
+        return status_of_error(error)
+    if isinstance(error, OSError):
+        line(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        return FAILED
+    line(f"internal error, please report it: {type(error).__name__}: {error} ({_place(error)})")
+    return FAILED
+
+
+def status_of_error(error: errors.ExecZMQError) -> int:
+    """Return the exit status for an error, as shells and docker have it."""
+    if isinstance(error, errors.CommandNotFound):
+        return NOT_FOUND
+    if isinstance(error, errors.NotExecutable | errors.BadFormat | errors.ArgumentTooLong):
+        return NOT_EXECUTABLE
+    return FAILED
+
+
+def status_of_result(result: ExitResult) -> int:
+    """Return the exit status that passes on how a command ended."""
+    if result.cause == "timed_out":
+        return TIMED_OUT
+    if result.signal is not None:
+        return SIGNALLED + result.signal
+    return FAILED if result.exit_code is None else result.exit_code
+
+
+def end(process_id: str, result: ExitResult) -> int:
+    """Tell what the exit status alone does not say of a command's end, and return the status."""
+    if result.cause == "timed_out":
+        line(f"{process_id} was ended at its time limit")
+    elif result.returncode is None:
+        line(f"{process_id} is over, but how it ended is not known ({result.cause}); see `execzmq doctor`")
+    elif result.cause not in ("exited", "signaled"):
+        line(f"{process_id} ended: {result}")
+    if result.held_open_by:
+        holders = ", ".join(f"{pid} ({command})" for pid, command in result.held_open_by)
+        line(f"its output is still held open by {holders}; what they say is dropped")
+    return status_of_result(result)
+
+
+def _line_end() -> str:
+    try:
+        is_raw = not termios.tcgetattr(2)[1] & termios.OPOST
+    except (termios.error, OSError):
+        return "\n"
+    return "\r\n" if is_raw else "\n"
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return f"Python {sys.version.split()[0]}"
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"

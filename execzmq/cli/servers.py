@@ -1,0 +1,120 @@
+"""Own the commands about servers as a whole: `connections` and `shutdown`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+
+import click
+
+from execzmq.cli import say
+from execzmq.cli.input import readable
+from execzmq.cli.listing import width
+from execzmq.cli.options import json_option, on_option
+from execzmq.cli.session import go, locate
+from execzmq.cli.text import printable, table
+from execzmq.client.launch import Known, known
+from execzmq.connection import ConnectionInfo, host_id
+from execzmq.errors import ConnectionFailed, RequestTimeout
+
+END_SECONDS = 30.0
+"""Seconds in which a server that was told to end must be gone."""
+
+
+@click.command("connections", short_help="List servers.")
+@json_option
+def connections_command(as_json: bool) -> int:
+    """List the connection files that are here, and whether anyone listens; keys are never shown."""
+    found = known()
+    if as_json:
+        click.echo(json.dumps([_entry(one) for one in found], indent=2))
+        return 0
+    rows = [("NAME", "STATE", "PID", "HOST", "FILE"), *map(_row, found)]
+    for line in table(rows, width()):
+        click.echo(line)
+    return 0
+
+
+def _state(one: Known) -> str:
+    return "unusable" if one.info is None else "alive" if one.is_alive else "dead"
+
+
+def _row(one: Known) -> tuple[str, ...]:
+    pid = one.info.pid if one.info is not None else 0
+    host = one.info.hostname if one.info is not None else ""
+    cells = (one.name, _state(one), str(pid or "-"), host or "-", str(one.path))
+    return tuple(map(printable, cells))
+
+
+def _entry(one: Known) -> dict[str, object]:
+    entry: dict[str, object] = {"name": one.name, "state": _state(one), "file": str(one.path)}
+    if one.info is None:
+        return {**entry, "problem": one.problem}
+    public = ("pid", "hostname", "role", "transport", "version", "epoch")
+    return {**entry, **{name: getattr(one.info, name) for name in public}}
+
+
+@click.command("shutdown", short_help="End a server and its processes.")
+@on_option
+@click.option("--all", "every", is_flag=True, help="End all servers of yours on this host.")
+def shutdown_command(on: str | None, every: bool) -> int:
+    """End every process of a server, TERM first, and then the server itself; return when it is gone."""
+    if every and on is not None:
+        raise click.UsageError("--all ends all: leave --on out")
+    return go(_shutdown_all() if every else _shutdown(on))
+
+
+async def _shutdown(on: str | None) -> int:
+    await _end(await locate(on))
+    return 0
+
+
+async def _shutdown_all() -> int:
+    # A file in Jupyter's folder may be that of another host, whose sockets are not here.
+    living = [one.info for one in known() if one.info is not None and one.is_alive]
+    if not living:
+        say.line("no server runs")
+    status = 0
+    for outcome in await asyncio.gather(*map(_end, living), return_exceptions=True):
+        if isinstance(outcome, Exception):
+            status = say.failure(outcome)
+        elif outcome is not None:
+            raise outcome
+    return status
+
+
+async def _end(info: ConnectionInfo) -> None:
+    from execzmq.client.remote import RemoteBackend
+
+    gone = _pidfd(info)
+    try:
+        backend = await RemoteBackend.open(info)
+        try:
+            with contextlib.suppress(ConnectionFailed):  # it may be quicker than its answer
+                await backend.shutdown()
+        finally:
+            await backend.aclose()
+        if gone is not None:
+            await _ended(gone, info)
+    finally:
+        if gone is not None:
+            os.close(gone)
+
+
+def _pidfd(info: ConnectionInfo) -> int | None:
+    """Return a descriptor that becomes readable when the server has ended; `None` where it is not here."""
+    if info.host != host_id() or not hasattr(os, "pidfd_open"):
+        return None
+    with contextlib.suppress(OSError):
+        return os.pidfd_open(info.pid)
+    return None
+
+
+async def _ended(gone: int, info: ConnectionInfo) -> None:
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await readable(gone)
+    except TimeoutError:
+        raise RequestTimeout(f"the server (pid {info.pid}) is still ending after {END_SECONDS:g} s") from None

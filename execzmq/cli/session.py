@@ -1,0 +1,119 @@
+"""Own how a command reaches its server, finds its process and is run; the only place that opens a backend."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from execzmq.cli import say
+from execzmq.errors import ConnectionFailed, InvalidRequest, ProcessNotFound
+from execzmq.settings import DEFAULT_NAME
+
+if TYPE_CHECKING:
+    from execzmq.client.remote import RemoteBackend
+    from execzmq.connection import ConnectionInfo
+    from execzmq.types.backend import ExecBackend, ExecProcess
+
+
+def go(work: Coroutine[Any, Any, int]) -> int:
+    """Run a command's coroutine to its end and return the exit status; tell of what went wrong."""
+    try:
+        with asyncio.Runner() as runner:
+            return runner.run(work)
+    except KeyboardInterrupt:
+        return say.INTERRUPTED
+    except BrokenPipeError as error:
+        if error.errno is None:  # an error of ours that is also one of these
+            return say.failure(error)
+        return broken_pipe()
+    except Exception as error:
+        return say.failure(error)
+
+
+def broken_pipe() -> int:
+    """End as other programs do whose reader has gone: quietly, by SIGPIPE."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is buffered has nowhere to go
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGPIPE)
+    return say.BROKEN_PIPE
+
+
+@contextlib.asynccontextmanager
+async def connected(on: str | None, *, start: bool = False) -> AsyncIterator[RemoteBackend]:
+    """Open a backend and close it at the end.
+
+    Args:
+        on: name of a server or path of a connection file; `None` = the user's default server.
+        start: start the default server where none runs.
+
+    Raises:
+        ConnectionFailed: none runs, or it does not answer.
+    """
+    backend = await _open(on, start=start)
+    try:
+        yield backend
+    finally:
+        await backend.aclose()
+
+
+async def _open(on: str | None, *, start: bool) -> RemoteBackend:
+    from execzmq.client.remote import RemoteBackend
+
+    try:
+        return await RemoteBackend.open(await locate(on, start=start))
+    except ConnectionFailed:
+        if not start or not _is_default(on):
+            raise
+    # It may just have ended for want of work.
+    return await RemoteBackend.open(await locate(on, start=True))
+
+
+async def locate(on: str | None, *, start: bool = False) -> ConnectionInfo:
+    """Return how to reach a server; see `connected`."""
+    from execzmq import connection
+    from execzmq.client import launch
+
+    if _is_default(on):
+        info = await launch.ensure_server() if start else launch.running()
+        if info is None:
+            raise ConnectionFailed("no default server runs; `execzmq run` or `execzmq start` starts one")
+        return info
+    assert on is not None
+    try:
+        path = connection.find(on)
+    except ConnectionFailed:
+        raise ConnectionFailed(
+            f"no server {on!r} here; `execzmq connections` lists those there are"
+        ) from None
+    info = connection.load(path)
+    if not launch.listens(info):
+        raise ConnectionFailed(f"the server of {path} has ended; `execzmq serve --name NAME` starts one")
+    return info
+
+
+def _is_default(on: str | None) -> bool:
+    return on in (None, DEFAULT_NAME)
+
+
+async def find(backend: ExecBackend, text: str) -> ExecProcess:
+    """Return the process with an id or name, or with the only id that begins like that.
+
+    Raises:
+        ProcessNotFound: there is none. InvalidRequest: several ids begin like that.
+    """
+    try:
+        return await backend.attach(text)
+    except (ProcessNotFound, InvalidRequest):
+        ids = [p.process_id for p in await backend.list_processes() if text and p.process_id.startswith(text)]
+    if len(ids) == 1:
+        return await backend.attach(ids[0])
+    if ids:
+        raise InvalidRequest(
+            f"{text!r} may be {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}: write more of it"
+        )
+    raise ProcessNotFound(f"no process {text!r}; `execzmq ps --all` lists them")

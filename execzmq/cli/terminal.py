@@ -1,0 +1,100 @@
+"""Own our terminal while it is lent to a command: its modes, its size, and that it is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import termios
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from execzmq.cli.modes import ScreenModes
+from execzmq.types.params import TtySize
+
+
+class Terminal:
+    """A terminal in raw mode from `__enter__` to `__exit__`, whatever happens in between.
+
+    Args:
+        fd: where keys are read from.
+        on_change: called when its size may have changed, also after this program has been stopped.
+    """
+
+    def __init__(self, fd: int, on_change: Callable[[], None]) -> None:
+        self.modes = ScreenModes()
+        self._fd = fd
+        self._on_change = on_change
+        self._saved: list[Any] = []
+
+    def __enter__(self) -> Terminal:
+        self._saved = termios.tcgetattr(self._fd)
+        self._make_raw()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGWINCH, self._on_change)
+        loop.add_signal_handler(signal.SIGCONT, self._continue)
+        loop.add_signal_handler(signal.SIGTSTP, self._suspend)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+            for signo in (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP):
+                loop.remove_signal_handler(signo)
+        finally:
+            self._give_back()
+
+    def _make_raw(self) -> None:
+        _set_modes(self._fd, raw_modes(self._saved))
+
+    def _give_back(self) -> None:
+        with contextlib.suppress(OSError):
+            if undo := self.modes.undo():
+                os.write(self._fd, undo)
+        with contextlib.suppress(termios.error):  # the terminal has gone
+            _set_modes(self._fd, self._saved)
+
+    def _suspend(self) -> None:
+        self._give_back()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _continue(self) -> None:
+        with contextlib.suppress(termios.error):
+            self._make_raw()
+        self._on_change()
+
+
+def raw_modes(modes: list[Any]) -> list[Any]:
+    """Return terminal modes in which every key arrives as it is and output passes unchanged."""
+    iflag, oflag, cflag, lflag, ispeed, ospeed, cc = modes
+    iflag &= ~(termios.IGNBRK | termios.BRKINT | termios.PARMRK | termios.ISTRIP)
+    iflag &= ~(termios.INLCR | termios.IGNCR | termios.ICRNL | termios.IXON)
+    oflag &= ~termios.OPOST
+    cflag = cflag & ~(termios.CSIZE | termios.PARENB) | termios.CS8
+    lflag &= ~(termios.ECHO | termios.ECHONL | termios.ICANON | termios.ISIG | termios.IEXTEN)
+    cc = list(cc)
+    cc[termios.VMIN], cc[termios.VTIME] = 1, 0
+    return [iflag, oflag, cflag, lflag, ispeed, ospeed, cc]
+
+
+def size_of(*fds: int) -> TtySize:
+    """Return the size of the first of these that is a terminal with one, else 24 rows of 80."""
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(fd)
+            if size.lines > 0 and size.columns > 0:
+                return TtySize(size.lines, size.columns)
+    return TtySize()
+
+
+def _set_modes(fd: int, modes: list[Any]) -> None:
+    # Without this a program in the background would be stopped by its own clearing up.
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        termios.tcsetattr(fd, termios.TCSANOW, modes)
+    finally:
+        signal.signal(signal.SIGTTOU, before)

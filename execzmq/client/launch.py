@@ -1,0 +1,251 @@
+"""Own how the user's default server is found and, where none runs, started: once, whoever asks at a time.
+
+Knows the server only as a command line; never loads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from execzmq import connection
+from execzmq.client.worker import Worker
+from execzmq.connection import ConnectionInfo
+from execzmq.errors import ConnectionFailed, RequestTimeout
+from execzmq.settings import DEFAULT_NAME
+
+START_SECONDS = 30.0
+"""Seconds within which a server that is being started must be ready."""
+IDLE_SECONDS = 600
+"""Seconds without work after which a default server ends."""
+LOG_NAME = "server.log"
+_LOCK_AGAIN = 0.01
+
+_PASSED_ON = (
+    # what a program and its interpreter need to start at all
+    *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_*", "TZ", "TMPDIR", "TMP", "TEMP"),
+    *("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH"),
+    # where folders and connection files are
+    *("XDG_RUNTIME_DIR", "XDG_*_HOME", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR"),
+)
+"""Patterns of the variables that the server gets from whoever is first; no secret of that one's."""
+
+_BOOTSTRAP = """\
+import os, sys
+os.fork() and os._exit(0)
+sys.path.insert(0, {root!r})
+import execzmq
+sys.path.append(sys.path.pop(0))
+from execzmq.cli.main import main
+main()
+"""
+
+
+async def ensure_server(name: str = DEFAULT_NAME) -> ConnectionInfo:
+    """Return how to reach the server `name` of this host; start it where none runs.
+
+    Cancelling leaves a server that is being started to become ready.
+
+    Raises:
+        ConnectionFailed: it could not be started; quotes what it said last.
+        RequestTimeout: it, or somebody else who is starting it, is not ready in time.
+    """
+    info = running(name)
+    if info is not None:
+        return info
+    worker = Worker("execzmq-start")
+    try:
+        return await worker.run(lambda: ensure_default(name))
+    finally:
+        worker.close(lambda: None)
+
+
+def ensure_default(name: str = DEFAULT_NAME) -> ConnectionInfo:
+    """Do the same as `ensure_server`, blocking."""
+    info = running(name)
+    if info is not None:
+        return info
+    state = connection.private_folder(connection.state_folder(name))
+    deadline = time.monotonic() + START_SECONDS
+    with _start_lock(state, deadline):
+        info = running(name)  # another one who wanted it was quicker
+        if info is None:
+            _start(name, state, deadline)
+            info = connection.load(state / "connection.json")
+    return info
+
+
+def running(name: str = DEFAULT_NAME) -> ConnectionInfo | None:
+    """Return how to reach the server `name` of this host, or `None` where none listens."""
+    path = connection.state_folder(name) / "connection.json"
+    try:
+        info = connection.load(path)
+    except ConnectionFailed:
+        return None
+    return info if listens(info) else None
+
+
+def listens(info: ConnectionInfo) -> bool:
+    """Tell whether somebody listens at the socket of a local server; a busy or stopped one does."""
+    path = info.socket_path("shell")
+    if path is None:
+        return True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+@dataclass(slots=True, frozen=True)
+class Known:
+    """A connection file that is there.
+
+    Args:
+        name: of the server.
+        path: of the file.
+        info: what it says; `None` where it cannot be used.
+        is_alive: somebody listens at its address; always so where that is not on this machine.
+        problem: why it cannot be used; empty where it can.
+    """
+
+    name: str
+    path: Path
+    info: ConnectionInfo | None
+    is_alive: bool
+    problem: str = ""
+
+
+def known() -> list[Known]:
+    """Return what connection files there are, one for each server, by name."""
+    found: dict[str, Path] = {}
+    for path in sorted(connection.jupyter_runtime_folder().glob("execzmq-*.json")):
+        found[path.stem.removeprefix("execzmq-")] = path
+    for path in sorted(connection.state_folder(DEFAULT_NAME).parent.glob("*/connection.json")):
+        found[path.parent.name] = path  # that of this host, where a home is shared
+    return [_look_at(name, found[name]) for name in sorted(found)]
+
+
+def _look_at(name: str, path: Path) -> Known:
+    try:
+        info = connection.load(path)
+    except ConnectionFailed as error:
+        return Known(name, path, None, False, str(error))
+    return Known(name, path, info, listens(info))
+
+
+def core_variables(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return those of the caller's variables that a server gets."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if any(fnmatchcase(os.fsdecode(name), pattern) for pattern in _PASSED_ON)
+    }
+
+
+@contextlib.contextmanager
+def _start_lock(state: Path, deadline: float) -> Iterator[None]:
+    """Hold the lock under which a server is started; a holder that dies gives it up."""
+    path = state.parent / f".{state.name}.start"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(fd, path, deadline)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, path: Path, deadline: float) -> None:
+    # A blocking `flock` has no limit, and its holder may have been stopped.
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        if time.monotonic() > deadline:
+            raise RequestTimeout(
+                f"somebody else has been starting the server for long: see who has {path} open"
+            )
+        time.sleep(_LOCK_AGAIN)
+
+
+def _start(name: str, state: Path, deadline: float) -> None:
+    """Start a server that is nobody's child and wait until it says that it is ready."""
+    log = state / LOG_NAME
+    ready, told = os.pipe()
+    try:
+        try:
+            _spawn(name, log, told)
+        finally:
+            os.close(told)
+        answer = _read_line(ready, deadline)
+    finally:
+        os.close(ready)
+    if answer is None:
+        raise RequestTimeout(f"the server {name!r} is not ready after {START_SECONDS:g} s: see {log}")
+    if answer != b"ready\n":
+        raise ConnectionFailed(f"the server {name!r} did not start: {_last_line(log)} (more in {log})")
+
+
+def _spawn(name: str, log: Path, told: int) -> None:
+    output = _fresh_log(log)
+    root = str(Path(__file__).resolve().parents[2])
+    serve = ["serve", "--name", name, "--idle-timeout", str(IDLE_SECONDS), "--ready-fd", str(told)]
+    try:
+        # The child forks at once and ends, so that the server is nobody's to wait for.
+        subprocess.run(
+            [sys.executable, "-P", "-c", _BOOTSTRAP.format(root=root), *serve],
+            cwd="/",
+            env=core_variables(os.environb),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(told,),
+            start_new_session=True,
+            check=False,
+        )
+    finally:
+        os.close(output)
+
+
+def _fresh_log(log: Path) -> int:
+    """Open an empty log for appending; keep that of the server before."""
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(log, log.with_suffix(".old.log"))
+    return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
+def _read_line(fd: int, deadline: float) -> bytes | None:
+    """Return the first line from a pipe, less where it ends before, `None` at the deadline."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    line = b""
+    while not line.endswith(b"\n"):
+        if not poll.poll(max(deadline - time.monotonic(), 0.0) * 1000):
+            return None
+        piece = os.read(fd, 256)
+        if not piece:
+            break
+        line += piece
+    return line
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_bytes()[-4096:].decode(errors="replace").split("\n")
+    except OSError as error:
+        return f"and its log cannot be read: {error.strerror}"
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
