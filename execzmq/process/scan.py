@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from execzmq.process.census import Census, Entry, Evidence, Scope, StreamId
@@ -23,6 +24,8 @@ from execzmq.types.results import ProcessRef
 HAS_PROC = os.path.exists("/proc/self/stat")
 _COMMAND_MOST = 4096
 _PIECE = 64 * 1024
+_ANSWERS = 8
+"""Requests that are answered in one turn of the loop."""
 _TIOCGPTN = 0x80045430
 """Linux: the number of a terminal by its master (`os.ptsname` comes with Python 3.13)."""
 
@@ -94,33 +97,29 @@ class TreeScanner:
 
     def _start_pass(self) -> None:
         requests, self._waiting = self._waiting, []
-        scopes = dict.fromkeys([*self._living(), *(scope for scope, _ in requests)])
-        for scope in scopes:
-            _learn_start(scope)
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, "execzmq-scan")
         self._running = True
         wanted = dict.fromkeys(scope for scope, _ in requests)
-        done = asyncio.get_running_loop().run_in_executor(
-            self._executor, look, list(scopes), list(wanted), self.keeper_pid
+        scopes = dict.fromkeys([*self._living(), *wanted])
+        work = Pass(
+            list(scopes), list(wanted), [scope for scope in scopes if _has_leader(scope)], self.keeper_pid
         )
+        done = asyncio.get_running_loop().run_in_executor(self._executor, work.look)
         done.add_done_callback(lambda done: self._end_pass(done, requests))
 
     def _end_pass(self, done: asyncio.Future[dict[Scope, Look]], requests: list[_Request]) -> None:
         self._running = False
-        open_requests = [(scope, answer) for scope, answer in requests if not answer.done()]
-        if done.cancelled():
-            for _, answer in open_requests:
-                answer.cancel()
-        elif (error := done.exception()) is not None:
-            for _, answer in open_requests:
-                answer.set_exception(error)
+        failure = RuntimeError("the scanner is closed") if done.cancelled() else done.exception()
+        if failure is not None:
+            for _, answer in requests:
+                if not answer.done():
+                    answer.set_exception(failure)
         else:
             for scope, seen in done.result().items():
                 scope.known = frozenset(member.entry.identity for member in seen.family.members)
                 scope.session_over = seen.session_over
-            for scope, answer in open_requests:
-                answer.set_result(done.result()[scope].family)
+            _answer(done.result(), requests)
         if self._waiting and not self._closed:
             self._start_pass()
 
@@ -132,17 +131,47 @@ class Look(NamedTuple):
     session_over: bool
 
 
-def look(scopes: list[Scope], wanted: list[Scope], keeper: int) -> dict[Scope, Look]:
-    """Make one pass and return what belongs to each scope of `wanted`; may take long, changes nothing."""
-    entries = read_entries()
-    protected = ancestors(entries, os.getpid()) | ancestors(entries, keeper)
-    oldest = min(scope.start for scope in wanted)
+def _answer(found: dict[Scope, Look], requests: list[_Request]) -> None:
+    """Answer a few and then the others, so that not all of them act in one turn of the loop."""
+    now, later = requests[:_ANSWERS], requests[_ANSWERS:]
+    for scope, answer in now:
+        if not answer.done():
+            answer.set_result(found[scope].family)
+    if later:
+        asyncio.get_running_loop().call_soon(_answer, found, later)
 
-    def evidence(pid: int) -> Evidence | None:
-        return read_evidence(pid) if entries[pid].start >= oldest else None
 
-    census = Census(entries, scopes, protected=protected, keeper=keeper, look=evidence)
-    return {scope: _look_for(scope, census) for scope in wanted}
+@dataclass(slots=True)
+class Pass:
+    """One pass over the machine.
+
+    Args:
+        scopes: all commands of which something may be alive.
+        wanted: those of them whose members are asked for.
+        unmet: those whose number is that of the command, as its pidfd has just vouched, and whose start is
+            not known yet.
+        keeper: pid of the keeper.
+    """
+
+    scopes: list[Scope]
+    wanted: list[Scope]
+    unmet: list[Scope]
+    keeper: int
+
+    def look(self) -> dict[Scope, Look]:
+        """Return what belongs to each scope that is wanted; may take long."""
+        entries = read_entries()
+        for scope in self.unmet:
+            leader = entries.get(scope.pid)
+            scope.start = 0 if leader is None else leader.start
+        protected = ancestors(entries, os.getpid()) | ancestors(entries, self.keeper)
+        oldest = min(scope.start for scope in self.wanted)
+
+        def evidence(pid: int) -> Evidence | None:
+            return read_evidence(pid) if entries[pid].start >= oldest else None
+
+        census = Census(entries, self.scopes, protected=protected, keeper=self.keeper, look=evidence)
+        return {scope: _look_for(scope, census) for scope in self.wanted}
 
 
 def _look_for(scope: Scope, census: Census) -> Look:
@@ -164,18 +193,17 @@ def ancestors(entries: dict[int, Entry], pid: int) -> set[int]:
     return found
 
 
-def _learn_start(scope: Scope) -> None:
-    """Find out when the command started, as long as its pidfd vouches for its number."""
+def _has_leader(scope: Scope) -> bool:
+    """Tell whether its start can be learnt: the command is not reaped, so its number is its own."""
     if scope.start or scope.pidfd is None or scope.pidfd < 0:
-        return
-    start = start_time(scope.pid)
+        return False
     try:
         signal.pidfd_send_signal(scope.pidfd, 0)
     except PermissionError:
-        pass  # another user's, and there
+        return True  # another user's, and there
     except OSError:
-        return
-    scope.start = start
+        return False
+    return True
 
 
 def start_time(pid: int) -> int:

@@ -14,7 +14,7 @@ import pytest
 
 from execzmq.process import tree
 from execzmq.process.census import Scope
-from execzmq.process.scan import TreeScanner, read_entry, stream_id
+from execzmq.process.scan import TreeScanner, command_of, read_entry, stream_id
 from execzmq.process.tree import (
     foreground_group,
     holders_of,
@@ -87,6 +87,7 @@ async def test_kill_ends_the_whole_tree_c12_c13(reaper: Reaper, scanner: TreeSca
     """Not only the wrapper: its jobs, and those in a session of their own."""
     scope = reaper.spawn(["sh", "-c", line])
     worker = int(reaper.wait_for("child"))
+    wait_until(lambda: command_of(worker).startswith("sleep"))
     report = await kill(scope, scanner)
     assert not is_alive(worker)
     assert not is_alive(scope.pid)
@@ -389,12 +390,13 @@ async def test_a_closed_scanner_refuses():
 @pytest.mark.slow
 def test_a_group_is_reached_after_its_leader_was_reaped(reaper: Reaper):
     """The job of a shell that has gone gets the signal; an empty group is an error."""
-    scope = reaper.spawn(["sh", "-c", "sleep 60 & echo child $!"])
+    scope = reaper.spawn(["sh", "-c", "sleep 60 & echo child $!; wait"])
     worker = int(reaper.wait_for("child"))
+    os.kill(scope.pid, signal.SIGKILL)
     wait_until(lambda: read_entry(scope.pid) is None)
     assert scope.pidfd is not None
     signal_group(scope.pidfd, scope.pid, signal.SIGTERM)
-    wait_until(lambda: not is_alive(worker))
+    wait_until(lambda: read_entry(worker) is None)
     with pytest.raises(ProcessLookupError):
         signal_group(scope.pidfd, scope.pid, signal.SIGTERM)
 
@@ -414,7 +416,7 @@ def test_old_kernels_signal_the_group_of_a_leader_that_is_there(reaper: Reaper, 
     worker = int(reaper.wait_for("child"))
     assert scope.pidfd is not None
     signal_group(scope.pidfd, scope.pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(worker) and read_entry(scope.pid) is None)
+    wait_until(lambda: read_entry(worker) is None and read_entry(scope.pid) is None)
     with pytest.raises(ProcessLookupError):
         signal_group(scope.pidfd, scope.pid, signal.SIGKILL)
 
@@ -474,3 +476,20 @@ def test_holders_of_a_terminal_are_found_by_its_master():
     process.kill()
     process.wait(timeout=10)
     os.close(master)
+
+
+@pytest.mark.slow
+async def test_a_reaped_leader_whose_number_came_back_vouches_for_nothing(
+    reaper: Reaper, scanner: TreeScanner
+):
+    """The number of a command that was never looked at while it lived is not trusted when it is another's."""
+    first, other = (reaper.spawn(["sh", "-c", "echo ready; exec sleep 60"]) for _ in range(2))
+    os.kill(first.pid, signal.SIGKILL)
+    wait_until(lambda: read_entry(first.pid) is None)
+    recycled = Scope(other.pid, pidfd=first.pidfd)
+    reaper.scopes[:] = [recycled]
+    report = await kill(recycled, scanner)
+    assert report.signalled == ()
+    assert is_alive(other.pid)
+    reaper.scopes[:] = [first, other]
+    assert len((await kill(other, scanner)).ended) == 1
