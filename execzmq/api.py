@@ -135,7 +135,7 @@ async def _connected(name: str | None) -> AsyncClient:
         info = await ensure_server(DEFAULT_NAME)
     else:
         info = connection.load(connection.find(name))
-    return AsyncClient(await RemoteBackend.connect(info))
+    return AsyncClient(await RemoteBackend.open(info))
 
 
 async def _local() -> AsyncClient:
