@@ -52,8 +52,6 @@ SESSIONS = 65536
 """Most client sessions that a server remembers at a time."""
 SESSION_KEPT = 60.0
 """Seconds for which a session is remembered after its lease has run out."""
-CURSORS_PER_SESSION = 4096
-"""Most processes whose cursor one session tells."""
 PAGES_PER_CLIENT = 16 * MIB
 """Most bytes of pages that are on their way to one client session."""
 XPUB_HWM = 64

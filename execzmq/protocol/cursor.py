@@ -112,10 +112,6 @@ class Cursor:
         again = self.ask() if self._announced > self.seq else Step([])
         return Step(delivered, again.read_after)
 
-    def on_read_lost(self) -> None:
-        """Forget the read that is on its way, whose answer will not come; `ask` reads again."""
-        self.is_paging = False
-
     def _check(self, page: ReadResponse) -> None:
         if page.instance != self.instance:
             raise InstanceChanged(

@@ -203,15 +203,13 @@ class Record(Generic[T]):
 
     Args:
         forms: form by field; a field without form does not cross the wire.
-        strict: refuse fields that are not known, as in requests.
     """
 
     optional = False
 
-    def __init__(self, cls: Callable[..., T], forms: dict[str, Form], *, strict: bool = False) -> None:
+    def __init__(self, cls: Callable[..., T], forms: dict[str, Form]) -> None:
         self._cls = cls
         self._forms = forms
-        self._strict = strict
         self._defaulted = {
             field.name
             for field in fields(cls)  # type: ignore[arg-type]  # a dataclass; Callable says how it is made
@@ -229,8 +227,6 @@ class Record(Generic[T]):
     def read(self, value: object, where: str) -> T:
         if not isinstance(value, dict):
             raise wrong(where, "a map", value)
-        if self._strict:
-            refuse_unknown(value, self._forms, where)
         return self._cls(**self._arguments(value, where))
 
     def _arguments(self, value: dict[str, Any], where: str) -> dict[str, Any]:
@@ -246,7 +242,7 @@ class Record(Generic[T]):
 
 
 class Fields:
-    """The fields of one request, reply or broadcast, from lines such as `name?: str`."""
+    """The fields of one reply or broadcast, from lines such as `name?: str`."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._forms: dict[str, Form] = {}
@@ -255,30 +251,17 @@ class Fields:
             form = BY_NAME[kind]
             self._forms[name.removesuffix("?")] = Optional(form) if name.endswith("?") else form
 
-    def check(self, content: dict[str, Any], where: str, *, strict: bool = False) -> None:
-        """Check that every field is there and of its type; `strict` refuses fields that are not known.
+    def check(self, content: dict[str, Any], where: str) -> None:
+        """Check that every field is there and of its type; fields that are not known are ignored.
 
         Raises:
-            RemoteProtocolError: one is missing, wrong, or unknown.
+            RemoteProtocolError: one is missing or wrong.
         """
         for name, form in self._forms.items():
             if name in content:
                 form.read(content[name], name)
             elif not form.optional:
                 raise RemoteProtocolError(f"{where}: {name} is missing")
-        if strict:
-            refuse_unknown(content, self._forms, where)
-
-
-def refuse_unknown(content: dict[str, Any], known: Iterable[str], where: str) -> None:
-    """Refuse what a receiver would otherwise ignore, so that a request never means less than it says.
-
-    Raises:
-        RemoteProtocolError: there is a field that is not known.
-    """
-    unknown = sorted(str(name) for name in content.keys() - set(known))
-    if unknown:
-        raise RemoteProtocolError(f"{where}: {', '.join(unknown[:8])[:200]} is not known")
 
 
 def readable(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Own what a server remembers of its clients: answers for repeated requests, sessions, leases and cursors.
+"""Own what a server remembers of its clients: answers for repeated requests, sessions and leases.
 
 Nothing here is told before the message has been verified; that is the caller's order. Memory is bounded by
 number, and what nobody asks for any more is forgotten by time.
@@ -6,14 +6,13 @@ number, and what nobody asks for any more is forgotten by time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
 from execzmq.errors import LimitExceeded, PermissionRefused
 from execzmq.settings import (
-    CURSORS_PER_SESSION,
     LEASE,
     REPLIES_PER_SESSION,
     REPLIES_TOTAL,
@@ -78,10 +77,6 @@ class Answers(Generic[A]):
             self._in_progress.remove(key)
             self._answered[key] = (now, answer)
 
-    def abandon(self, identity: str, session: str, msg_id: str) -> None:
-        """Forget a request that was not done after all, so that a repeat is done."""
-        self._forget((identity, session, msg_id))
-
     def expire(self, now: float) -> None:
         """Forget the answers that are older than they are kept for."""
         while self._answered:
@@ -120,13 +115,12 @@ class Answers(Generic[A]):
 
 @dataclass(slots=True)
 class _Session:
-    """One client session: whose it is, how long its lease runs, and how far it has read."""
+    """One client session: whose it is, when it last spoke, how long its lease runs."""
 
-    identity: str | None
+    identity: str
     last_word: float
     lease_until: float
     has_lapsed: bool = False
-    cursors: dict[str, int] = field(default_factory=dict)
 
 
 class Sessions:
@@ -157,18 +151,9 @@ class Sessions:
             self._check_room()
             self._sessions[session] = _Session(identity, now, now + self._lease)
             return
-        if known.identity is None:
-            known.identity = identity
-        elif known.identity != identity:
+        if known.identity != identity:
             raise PermissionRefused("this session belongs to another user; a client makes its own random one")
         known.last_word = now
-
-    def adopt(self, session: str, now: float) -> None:
-        """Note a session of an earlier server life: its lease counts as fresh, its cursors as unknown.
-
-        It belongs to whoever speaks first in its name, since only its owner knows the random id.
-        """
-        self._sessions.setdefault(session, _Session(None, now, now + self._lease))
 
     def lease(self, session: str, seconds: float, now: float) -> None:
         """Renew the lease of a session that was heard; 0 ends it, more than 30 s are 30 s."""
@@ -176,41 +161,10 @@ class Sessions:
         known.lease_until = now + min(max(seconds, 0.0), self._lease)
         known.has_lapsed = False
 
-    def tell(self, session: str, cursors: Mapping[str, int]) -> None:
-        """Note how far a session that was heard has read in some processes; a cursor never goes back.
-
-        Raises:
-            LimitExceeded: it tells of too many processes.
-        """
-        own = self._sessions[session].cursors
-        if len(own.keys() | cursors.keys()) > CURSORS_PER_SESSION:
-            raise LimitExceeded(
-                f"a session tells the cursors of {CURSORS_PER_SESSION} processes at most",
-                limit=CURSORS_PER_SESSION,
-                value=len(own.keys() | cursors.keys()),
-            )
-        for process_id, seq in cursors.items():
-            own[process_id] = max(seq, own.get(process_id, 0))
-
-    def cursor(self, session: str, process_id: str) -> int | None:
-        """Return the last seq that a session told it has, or `None` where it never told."""
-        known = self._sessions.get(session)
-        return None if known is None else known.cursors.get(process_id)
-
-    def drop_process(self, process_id: str) -> None:
-        """Forget the cursors of a process that is forgotten."""
-        for known in self._sessions.values():
-            known.cursors.pop(process_id, None)
-
     def is_gone(self, session: str, now: float, after: float = STARTER_GONE) -> bool:
         """Tell whether a session has sent nothing for `after` seconds."""
         known = self._sessions.get(session)
         return known is None or now - known.last_word >= after
-
-    def has_lease(self, session: str, now: float) -> bool:
-        """Tell whether a session's lease still runs."""
-        known = self._sessions.get(session)
-        return known is not None and now < known.lease_until
 
     def count_leases(self, now: float) -> int:
         """Return how many leases run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import get_args
 
 from execzmq.protocol.fields import (
@@ -39,15 +38,6 @@ _READABLES = ListOf(READABLE)
 _BYTES_LIST = ListOf(BYTES)
 _VARIABLES = MapOf(BYTES, BYTES)
 COUNTS = MapOf(TEXT, INTEGER)
-
-
-@dataclass(slots=True, frozen=True)
-class Terminal:
-    """The three things that a request says of a terminal, as the one map `tty`."""
-
-    rows: int
-    cols: int
-    echo: bool = True
 
 
 EXIT_RESULT = Record(
@@ -114,15 +104,12 @@ ENV_POLICY = Record(
         "set": _VARIABLES,
         "include_only": _TEXTS,
     },
-    strict=True,
 )
-TERMINAL = Record(Terminal, {"rows": INTEGER, "cols": INTEGER, "echo": BOOLEAN}, strict=True)
 LIMITS = Record(
     Limits,
     {name: Optional(INTEGER) for name in ("memory", "cpu", "processes", "file_size", "descriptors")},
-    strict=True,
 )
-SANDBOX = Record(SandboxIntent, {"profile": TEXT, "workspace_roots": _BYTES_LIST}, strict=True)
+SANDBOX = Record(SandboxIntent, {"profile": TEXT, "workspace_roots": _BYTES_LIST})
 PARAMS: dict[str, Form] = {
     "process_id": Optional(TEXT),
     "name": Optional(TEXT),
@@ -154,4 +141,3 @@ EVENTS: dict[str, tuple[Callable[..., Event], dict[str, Form]]] = {
     "gap": (Gap, {"to_seq": INTEGER, "bytes": INTEGER}),
 }
 """What follows kind, seq and time in an entry of a page, and what a broadcast of that kind has as fields."""
-KIND_OF: dict[Callable[..., Event], str] = {cls: kind for kind, (cls, _) in EVENTS.items()}

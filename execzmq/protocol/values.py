@@ -11,47 +11,27 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from execzmq import errors
-from execzmq.errors import ExecZMQError, InvalidRequest, RemoteProtocolError, UnknownMethod
+from execzmq.errors import ExecZMQError, RemoteProtocolError
 from execzmq.protocol.fields import NUMBER, PLAIN, Fields, Optional, plain, readable, wrong
 from execzmq.protocol.methods import BROADCASTS, METHODS
 from execzmq.protocol.records import (
     COUNTS,
     EVENTS,
-    EXIT_RESULT,
-    KIND_OF,
     PARAMS,
     PROCESS_INFO,
     REPORT,
     SERVER_INFO,
-    TERMINAL,
 )
 from execzmq.protocol.wire import Frame, Message
 from execzmq.settings import MAX_EVENT, PAGE_EVENTS
-from execzmq.types.events import Event, Gap, Output, Stream, last_seq_of
-from execzmq.types.params import ExecParams, TtySize
-from execzmq.types.results import ExitResult, ProcessInfo, ReadResponse, ServerInfo, State, TerminateReport
+from execzmq.types.events import Event, Gap, Output
+from execzmq.types.params import ExecParams
+from execzmq.types.results import ProcessInfo, ReadResponse, ServerInfo, TerminateReport
 
 Content: TypeAlias = dict[str, Any]
 
-_REQUESTS = {name: Fields(method.request) for name, method in METHODS.items()}
 _REPLIES = {name: Fields(method.reply) for name, method in METHODS.items()}
 _BROADCASTS = {name: Fields(broadcast.fields) for name, broadcast in BROADCASTS.items()}
-
-
-def check_request(method: str, content: Content) -> None:
-    """Check the fields of a request against the table of methods.
-
-    Raises:
-        UnknownMethod: there is no such method.
-        InvalidRequest: a field is missing, of a wrong type, or not known.
-    """
-    known = _REQUESTS.get(method)
-    if known is None:
-        raise UnknownMethod(f"there is no method {readable(method)[:64]!r}")
-    try:
-        known.check(content, method, strict=True)
-    except RemoteProtocolError as error:
-        raise InvalidRequest(error.message) from error
 
 
 def check_reply(method: str, content: Content) -> None:
@@ -95,39 +75,6 @@ def params_to_wire(params: ExecParams) -> tuple[Content, list[Frame]]:
     return content, [params.stdin_data] if params.stdin == "data" else []
 
 
-def params_from_wire(content: Content, buffers: Sequence[Frame]) -> ExecParams:
-    """Return what a `start_request` asks for; whether it is possible is not looked at here.
-
-    Raises:
-        InvalidRequest: a field is missing, of a wrong type, or not known.
-    """
-    check_request("start", content)
-    try:
-        arguments = {name: form.read(content.get(name), name) for name, form in PARAMS.items()}
-        terminal = Optional(TERMINAL).read(content.get("tty"), "tty")
-        data = bytes(_one_buffer(buffers)) if arguments["stdin"] == "data" else b""
-    except RemoteProtocolError as error:
-        raise InvalidRequest(error.message) from error
-    if terminal is not None:
-        size = TtySize(terminal.rows, terminal.cols)
-        arguments |= {"tty": True, "tty_size": size, "tty_echo": terminal.echo}
-    return ExecParams(stdin_data=data, **arguments)
-
-
-def result_to_wire(result: ExitResult) -> Content:
-    """Return the map of a result."""
-    return EXIT_RESULT.write(result)
-
-
-def result_from_wire(value: object) -> ExitResult:
-    """Return the result in a map.
-
-    Raises:
-        RemoteProtocolError: a field is missing or of a wrong type.
-    """
-    return EXIT_RESULT.read(value, "result")
-
-
 def process_info_to_wire(info: ProcessInfo) -> Content:
     """Return the map of a description."""
     return PROCESS_INFO.write(info)
@@ -168,16 +115,6 @@ def report_from_wire(value: object) -> TerminateReport:
         RemoteProtocolError: a field is missing or of a wrong type.
     """
     return REPORT.read(value, "terminate_reply")
-
-
-def pack_event(event: Event) -> list[Any]:
-    """Return the entry of `events` in a `read_reply`; the bytes of an output go into the buffer."""
-    if isinstance(event, Output):
-        return ["output", event.seq, event.time, event.stream, event.offset, len(event.data)]
-    kind = KIND_OF[type(event)]
-    seq = event.from_seq if isinstance(event, Gap) else event.seq
-    fields = EVENTS[kind][1]
-    return [kind, seq, event.time, *(form.write(getattr(event, name)) for name, form in fields.items())]
 
 
 def unpack_event(entry: object, buffer: memoryview, position: int) -> tuple[Event, int]:
@@ -227,26 +164,6 @@ def _output(seq: int, stream: object, offset: object, data: bytes, time: float) 
     if stream not in ("stdout", "stderr") or type(offset) is not int or offset < 0:
         raise RemoteProtocolError("output: its stream or offset is wrong")
     return Output(seq, stream, offset, data, time)
-
-
-def read_response_to_wire(response: ReadResponse) -> tuple[Content, list[Frame]]:
-    """Return the fields of a `read_reply` but its status, and its one buffer, or none without output."""
-    content = {
-        "process_id": response.process_id,
-        "instance": response.instance,
-        "events": [pack_event(event) for event in response.chunks],
-        "next_seq": response.next_seq,
-        "first_seq": response.first_seq,
-        "last_seq": response.last_seq,
-        "exited": response.exited,
-        "closed": response.closed,
-        "exit_code": response.exit_code,
-        "signal": response.signal,
-        "failure": None if response.failure is None else plain(response.failure),
-        "dropped_bytes": response.dropped_bytes,
-    }
-    data = b"".join([event.data for event in response.chunks if isinstance(event, Output)])
-    return content, [data] if data else []
 
 
 def read_response_from_wire(content: Content, buffers: Sequence[Frame]) -> ReadResponse:
@@ -308,52 +225,6 @@ class Announcement:
     state: str = ""
 
 
-def broadcast_content(
-    process_id: str, instance: int, event: Event
-) -> tuple[str, bytes, Content, list[Frame]]:
-    """Return type, topic, content and buffers of the broadcast of an event (never of a `Gap`)."""
-    kind = KIND_OF[type(event)]
-    content: Content = {
-        "process_id": process_id,
-        "instance": instance,
-        "seq": last_seq_of(event),
-        "time": event.time,
-    }
-    for name, form in EVENTS[kind][1].items():
-        content[name] = form.write(getattr(event, name))
-    if isinstance(event, Output):
-        return "process_output", _topic(process_id, event.stream), content, [event.data]
-    return f"process_{kind}", _topic(process_id, kind), content, []
-
-
-def behind_content(
-    process_id: str, instance: int, seq: int, stream: Stream, offset: int, time: float
-) -> tuple[str, bytes, Content, list[Frame]]:
-    """Return the broadcast that carries no output and tells that the log has events up to `seq`."""
-    content = {
-        "process_id": process_id,
-        "instance": instance,
-        "seq": seq,
-        "time": time,
-        "stream": stream,
-        "offset": offset,
-        "behind": True,
-    }
-    return "process_output", _topic(process_id, stream), content, []
-
-
-def tail_content(
-    process_id: str, instance: int, seq: int, state: State
-) -> tuple[str, bytes, Content, list[Frame]]:
-    """Return the broadcast that repeats where a process's log ends."""
-    content = {"process_id": process_id, "instance": instance, "seq": seq, "state": state}
-    return "process_tail", _topic(process_id, "tail"), content, []
-
-
-def _topic(process_id: str, last: str) -> bytes:
-    return f"p.{process_id}.{last}".encode()
-
-
 def announcement_from_broadcast(message: Message) -> Announcement:
     """Return what a `process_*` broadcast says.
 
@@ -369,15 +240,10 @@ def announcement_from_broadcast(message: Message) -> Announcement:
         return Announcement(process_id, instance, seq, None, content["state"])
     if content.get("behind"):
         return Announcement(process_id, instance, seq)
-    return Announcement(process_id, instance, seq, event_from_broadcast(message))
+    return Announcement(process_id, instance, seq, _event_of(message))
 
 
-def event_from_broadcast(message: Message) -> Event:
-    """Return the event that a broadcast other than `behind` and `process_tail` carries.
-
-    Raises:
-        RemoteProtocolError: it carries none, a field is wrong, or its buffer is.
-    """
+def _event_of(message: Message) -> Event:
     content, kind = message.content, message.msg_type.removeprefix("process_")
     data = _one_buffer(message.buffers)
     entry = [kind, content.get("seq"), content.get("time"), *map(content.get, EVENTS.get(kind, ((), ()))[1])]

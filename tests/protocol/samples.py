@@ -24,6 +24,7 @@ from execzmq.types.results import (
     ServerInfo,
     TerminateReport,
 )
+from tests.protocol.writing import broadcast_of, page_of
 
 GOLDEN = Path(__file__).parent / "golden" / f"v{PROTOCOL_VERSION}"
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -163,7 +164,7 @@ def _requests() -> list[Sample]:
         "resize": {**epoch, **process, "rows": 40, "cols": 132},
         "claim_keyboard": {**process, "take_over": True},
         "release_keyboard": process,
-        "lease": {"seconds": 30.0, "cursors": {PROCESS: 7}, "open": ["a-1", "a-2"]},
+        "lease": {"seconds": 30.0, "cursors": {PROCESS: [INSTANCE, 7]}, "open": ["a-1", "a-2"]},
         "shutdown": epoch,
         "write": {**epoch, **process, "offset": 4096, "end": True},
     }
@@ -172,7 +173,7 @@ def _requests() -> list[Sample]:
 
 
 def _replies() -> list[Sample]:
-    page, data = values.read_response_to_wire(PAGE)
+    page, data = page_of(PAGE)
     contents: dict[str, dict[str, Any]] = {
         "kernel_info": {
             "protocol_version": "5.4",
@@ -223,13 +224,14 @@ def _broadcasts() -> list[Sample]:
     failure = {name: value for name, value in values.error_content(ERROR).items() if name != "status"}
     events = [EVENTS[0], EVENTS[1], EVENTS[4], EVENTS[6], EVENTS[7], Failed(2, failure, 1767323045.5)]
     messages = [
-        *(values.broadcast_content(PROCESS, INSTANCE, event) for event in events),
-        values.tail_content(PROCESS, INSTANCE, 9, "closed"),
+        *(broadcast_of(PROCESS, INSTANCE, event) for event in events),
     ]
     samples = [
         Sample(msg_type, content, [bytes(buffer) for buffer in buffers], topic)
         for msg_type, topic, content, buffers in messages
     ]
+    tail = {"process_id": PROCESS, "instance": INSTANCE, "seq": 9, "state": "closed"}
+    samples.append(Sample("process_tail", tail, [], f"p.{PROCESS}.tail".encode()))
     welcome = "w.0123456789abcdef"
     samples.append(Sample("iopub_welcome", {"subscription": welcome}, [], welcome.encode()))
     samples.append(Sample("server_status", {"epoch": EPOCH, "status": "stopping"}, [], b"s.status"))
@@ -242,9 +244,17 @@ BROADCASTS = _broadcasts()
 FAILURE = Sample("start_reply", values.error_content(ERROR))
 BEHIND = Sample(
     "process_output",
-    values.behind_content(PROCESS, INSTANCE, 7, "stdout", 8, 1767323046.75)[2],
+    {
+        "process_id": PROCESS,
+        "instance": INSTANCE,
+        "seq": 7,
+        "time": 1767323046.75,
+        "stream": "stdout",
+        "offset": 8,
+        "behind": True,
+    },
     [],
-    values.behind_content(PROCESS, INSTANCE, 7, "stdout", 8, 1767323046.75)[1],
+    f"p.{PROCESS}.stdout".encode(),
 )
 SAMPLES: dict[str, Sample] = {
     **{sample.msg_type: sample for sample in [*REQUESTS, *REPLIES, *BROADCASTS]},

@@ -235,17 +235,8 @@ def test_other_instance_is_asked_after_and_then_told() -> None:
     assert caught.value.instance == I + 1
 
 
-def test_lost_read_is_asked_again() -> None:
-    """After a reconnect the same place is read again."""
-    cursor = live(1)
-    cursor.behind(3, I)
-    assert cursor.ask() == NOTHING
-    cursor.on_read_lost()
-    assert cursor.ask() == Step([], 1)
-
-
 def test_page_that_nobody_waits_for_is_ignored() -> None:
-    """A late page of a read that was given up changes nothing."""
+    """A page without a read changes nothing."""
     assert Cursor(0, I).on_page(page(output(1))) == NOTHING
 
 
@@ -297,6 +288,7 @@ class Reader:
         self.delivered: list[Event] = []
         self.network: list[Event] = []
         self.asked: int | None = None
+        self.requested = 0
         self.answer: ReadResponse | None = None
 
     def take(self, step: Step) -> None:
@@ -304,7 +296,7 @@ class Reader:
         if step.read_after is not None:
             assert self.asked is None
             assert self.answer is None
-            self.asked = step.read_after
+            self.asked = self.requested = step.read_after
 
     def hear(self) -> None:
         """Deliver some broadcast that is on its way, at times twice, at times not at all."""
@@ -327,13 +319,12 @@ class Reader:
             self.answer, self.asked = self.log.page(self.asked, self.log.chance.randrange(1, 6)), None
 
     def receive(self) -> None:
-        """Let the page arrive, or its answer be lost."""
+        """Let the page arrive, or let it be lost and made anew for the repeated request."""
         if self.answer is None:
             return
         page, self.answer = self.answer, None
         if self.log.chance.random() < 0.1:
-            self.cursor.on_read_lost()
-            self.take(self.cursor.ask())
+            self.asked = self.requested
         else:
             self.take(self.cursor.on_page(page))
 

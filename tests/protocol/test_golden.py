@@ -5,6 +5,7 @@ import pytest
 from execzmq.protocol import values
 from execzmq.protocol.methods import BROADCASTS, METHODS
 from execzmq.protocol.wire import Codec, Message, split
+from execzmq.server.requests import Start, check
 from tests.protocol import samples
 from tests.protocol.samples import GOLDEN, KEY, SAMPLES, encode, load
 
@@ -40,14 +41,16 @@ def test_golden_frames_are_written(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_golden_frames_keep_the_table_of_methods(name: str) -> None:
     """The golden request and reply of a method pass the checks of its table."""
-    values.check_request(name, _decode(f"{name}_request").content)
+    check(name, _decode(f"{name}_request").content)
     values.check_reply(name, _decode(f"{name}_reply").content)
 
 
 def test_golden_values() -> None:
     """Golden frames give back the very parameters, page, descriptions, report and error."""
     start, page = _decode("start_request"), _decode("read_reply")
-    assert values.params_from_wire(start.content, start.buffers) == samples.PARAMS
+    request = check("start", start.content)
+    assert isinstance(request, Start)
+    assert request.params(bytes(start.buffers[0])) == samples.PARAMS
     assert values.read_response_from_wire(page.content, page.buffers) == samples.PAGE
     assert values.process_info_from_wire(_decode("describe_reply").content["process"]) == samples.INFO
     assert values.server_info_from_wire(_decode("info_reply").content) == samples.SERVER_INFO

@@ -1,4 +1,4 @@
-"""What a server remembers of its clients: answers for repeats, sessions bound to users, leases, cursors."""
+"""What a server remembers of its clients: answers for repeats, sessions bound to users, leases."""
 
 import tracemalloc
 
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from execzmq.errors import LimitExceeded, PermissionRefused
 from execzmq.protocol.peers import Answers, Seen, Sessions
 from execzmq.settings import (
-    CURSORS_PER_SESSION,
     LEASE,
     REPLIES_PER_SESSION,
     REPLIES_TOTAL,
@@ -86,18 +85,8 @@ def test_too_many_requests_in_progress_are_refused() -> None:
     answers.begin("u", "t", "a", 0.0)
     with pytest.raises(LimitExceeded):
         answers.begin("u", "v", "a", 0.0)
-    answers.abandon("u", "s", "a")
+    answers.finish("u", "s", "a", "done", 0.0)
     assert answers.begin("u", "v", "a", 0.0) == NEW
-
-
-def test_abandoned_request_is_done_when_repeated() -> None:
-    """A request that was not done after all may come again; finishing it too late changes nothing."""
-    answers: Answers[str] = Answers()
-    answers.begin("u", "s", "a", 0.0)
-    answers.abandon("u", "s", "a")
-    answers.finish("u", "s", "a", "late", 0.0)
-    assert len(answers) == 0
-    assert answers.begin("u", "s", "a", 0.0) == NEW
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 3)), max_size=200))
@@ -110,8 +99,6 @@ def test_answers_stay_bounded(turns: list[tuple[int, int, int]]) -> None:
         key = ("u", str(session), str(msg_id))
         if action == 0:
             answers.finish(*key, str(key), now)
-        elif action == 1:
-            answers.abandon(*key)
         else:
             try:
                 _, answer = answers.begin(*key, now)
@@ -141,7 +128,7 @@ def test_lease_runs_out_once_and_can_be_renewed() -> None:
     assert (sessions.expired(9.9), sessions.expired(10.0), sessions.expired(11.0)) == ([], ["s"], [])
     sessions.hear("s", "u", 12.0)
     sessions.lease("s", 10.0, 12.0)
-    assert sessions.has_lease("s", 21.9)
+    assert sessions.count_leases(21.9) == 1
     assert sessions.expired(22.0) == ["s"]
 
 
@@ -151,8 +138,8 @@ def test_lease_is_at_most_thirty_seconds(seconds: float, until: float) -> None:
     sessions = Sessions()
     sessions.hear("s", "u", 0.0)
     sessions.lease("s", seconds, 5.0)
-    assert not sessions.has_lease("s", until)
-    assert until == 5.0 or sessions.has_lease("s", until - 0.1)
+    assert sessions.count_leases(until) == 0
+    assert until == 5.0 or sessions.count_leases(until - 0.1) == 1
 
 
 def test_first_word_counts_as_a_lease() -> None:
@@ -162,19 +149,6 @@ def test_first_word_counts_as_a_lease() -> None:
     assert sessions.count_leases(LEASE - 0.1) == 1
     assert sessions.expired(LEASE) == ["s"]
     assert sessions.count_leases(LEASE) == 0
-
-
-def test_adopted_session_is_fresh_and_goes_to_who_speaks_first() -> None:
-    """After a restart every lease counts as fresh, and cursors as unknown."""
-    sessions = Sessions()
-    sessions.adopt("s", 100.0)
-    assert sessions.has_lease("s", 100.0 + LEASE - 0.1)
-    assert sessions.cursor("s", "p") is None
-    assert not sessions.is_gone("s", 100.0 + STARTER_GONE - 0.1)
-    sessions.hear("s", "u", 101.0)
-    sessions.adopt("s", 102.0)
-    with pytest.raises(PermissionRefused):
-        sessions.hear("s", "other", 103.0)
 
 
 def test_starter_that_says_nothing_is_gone_until_it_speaks() -> None:
@@ -188,26 +162,11 @@ def test_starter_that_says_nothing_is_gone_until_it_speaks() -> None:
     assert not sessions.is_gone("s", STARTER_GONE)
 
 
-def test_cursors_never_go_back() -> None:
-    """Requests may overtake each other; a session has what it once said that it has."""
-    sessions = Sessions()
-    sessions.hear("s", "u", 0.0)
-    sessions.tell("s", {"p": 7, "q": 1})
-    sessions.tell("s", {"p": 5})
-    assert (sessions.cursor("s", "p"), sessions.cursor("s", "q")) == (7, 1)
-    assert (sessions.cursor("s", "r"), sessions.cursor("t", "p")) == (None, None)
-    sessions.drop_process("p")
-    assert sessions.cursor("s", "p") is None
-
-
-def test_cursors_are_bounded() -> None:
-    """A session cannot fill the memory with processes that do not exist."""
-    sessions = Sessions()
-    sessions.hear("s", "u", 0.0)
-    sessions.tell("s", {str(number): 1 for number in range(CURSORS_PER_SESSION)})
-    with pytest.raises(LimitExceeded):
-        sessions.tell("s", {"one more": 1})
-    sessions.tell("s", {"0": 2})
+def test_answer_that_nobody_asked_for_is_not_kept() -> None:
+    """Only the answer of a request in progress is remembered."""
+    answers: Answers[str] = Answers()
+    answers.finish("u", "s", "a", "late", 0.0)
+    assert len(answers) == 0
 
 
 def test_silent_sessions_are_forgotten() -> None:
@@ -218,7 +177,6 @@ def test_silent_sessions_are_forgotten() -> None:
     sessions.hear("talks", "u", LEASE + 30.0)
     sessions.expired(LEASE + SESSION_KEPT)
     assert len(sessions) == 1
-    assert sessions.cursor("quiet", "p") is None
 
 
 def test_sessions_are_bounded() -> None:
@@ -239,7 +197,6 @@ def test_clients_that_come_and_go_leave_nothing() -> None:
         for number in range(rounds):
             session = f"{now}-{number}"
             sessions.hear(session, "u", now)
-            sessions.tell(session, {"p": 3})
             _answer(answers, "a", now, session)
         later = now + LEASE + SESSION_KEPT + 1.0
         sessions.expired(later)

@@ -1,6 +1,7 @@
 """Values keep their meaning over the wire; what is of a wrong form is refused by name, never believed."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -17,12 +18,12 @@ from execzmq.errors import (
     ProcessNotFound,
     RemoteProtocolError,
     ServerError,
-    UnknownMethod,
 )
 from execzmq.protocol import values
 from execzmq.protocol.methods import BROADCASTS, EVENT_KINDS, METHODS
 from execzmq.protocol.records import EVENTS as EVENT_FORMS
 from execzmq.protocol.wire import Codec, Message
+from execzmq.server.requests import Start, check
 from execzmq.settings import MAX_EVENT, PAGE_EVENTS
 from execzmq.types.events import Event, Failed, Gap, Output, Started
 from execzmq.types.params import ExecParams
@@ -31,6 +32,7 @@ from tests.protocol.samples import (
     BEHIND,
     ERROR,
     EVENTS,
+    INFO,
     INSTANCE,
     PAGE,
     PARAMS,
@@ -42,6 +44,7 @@ from tests.protocol.samples import (
 from tests.protocol.samples import (
     BROADCASTS as SAMPLES,
 )
+from tests.protocol.writing import broadcast_of, entry_of, page_of
 
 CODEC = Codec(b"key", "session")
 
@@ -55,7 +58,6 @@ def _sample(samples: list[Sample], msg_type: str) -> Message:
     return _sent(sample.msg_type, sample.content, sample.buffers)
 
 
-START = _sample(REQUESTS, "start_request")
 READ = _sample(REPLIES, "read_reply")
 
 
@@ -63,95 +65,29 @@ READ = _sample(REPLIES, "read_reply")
     "params", [PARAMS, ExecParams((b"true",)), ExecParams((b"cat",), env={}, stdin="pipe")]
 )
 def test_params_round_trip(params: ExecParams) -> None:
-    """Parameters arrive as they were given, an empty env not as none."""
+    """What a client writes is what the server starts, an empty env not taken for none."""
     content, buffers = values.params_to_wire(params)
-    message = _sent("start_request", {**content, "epoch": "e"}, buffers)
-    assert values.params_from_wire(message.content, message.buffers) == params
+    request = check("start", _sent("start_request", {**content, "epoch": "e"}).content)
+    assert isinstance(request, Start)
+    assert request.params(bytes(buffers[0]) if buffers else b"") == params
 
 
 def test_names_that_are_not_unicode_c45() -> None:
     """argv, env and cwd are bytes from end to end."""
     params = ExecParams((b"printf", b"a\xffb"), cwd=b"d\xff", env={b"\xff": b"\xfe"}, arg0=b"\xfd")
-    content, buffers = values.params_to_wire(params)
-    assert values.params_from_wire({**content, "epoch": "e"}, buffers) == params
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"argv": "make"},
-        {"argv": ["make"]},
-        {"argv": None},
-        {"env": {"A": b"1"}},
-        {"env": {b"A": "1"}},
-        {"env": []},
-        {"cwd": "/src"},
-        {"tty": True},
-        {"tty": {"rows": 1}},
-        {"tty": {"rows": 1, "cols": 2, "pixels": 3}},
-        {"tty": {"rows": 1.5, "cols": 2}},
-        {"timeout": float("nan")},
-        {"timeout": float("inf")},
-        {"timeout": "1"},
-        {"timeout": True},
-        {"timeout_grace": None},
-        {"merge_stderr": 1},
-        {"stdin": "file"},
-        {"stdin": ["pipe"]},
-        {"lifetime": "for ever"},
-        {"backpressure": b"spill"},
-        {"umask": "022"},
-        {"umask": True},
-        {"env_policy": {"inherit": "some"}},
-        {"env_policy": {"inherit": "all", "extra": 1}},
-        {"limits": {"memory": "1G"}},
-        {"limits": {"open_files": 3}},
-        {"sandbox": {}},
-        {"sandbox": {"profile": "x", "workspace_roots": ["/src"]}},
-        {"process_id": 7},
-        {"epoch": None},
-        {"shell": True},
-        {b"argv": 1},
-    ],
-)
-def test_start_of_a_wrong_form_is_refused(change: dict[str, Any]) -> None:
-    """A field of a wrong type or not known is refused: a start never means less than it says."""
-    with pytest.raises(InvalidRequest):
-        values.params_from_wire({**START.content, **change}, START.buffers)
-
-
-@pytest.mark.parametrize("name", ["epoch", "argv", "stdin", "merge_stderr", "timeout_grace", "lifetime"])
-def test_start_without_a_field_is_refused(name: str) -> None:
-    """A field that has no `?` must be there."""
-    content = {key: value for key, value in START.content.items() if key != name}
-    with pytest.raises(InvalidRequest, match=name):
-        values.params_from_wire(content, START.buffers)
-
-
-def test_start_takes_one_buffer() -> None:
-    """A second buffer is refused; none is as an empty one."""
-    with pytest.raises(InvalidRequest, match="buffers"):
-        values.params_from_wire(START.content, [b"a", b"b"])
-    assert values.params_from_wire(START.content, []).stdin_data == b""
-
-
-def test_unknown_method_is_named() -> None:
-    """A method that does not exist is refused with its name, shortened and readable."""
-    with pytest.raises(UnknownMethod, match="execute"):
-        values.check_request("execute", {})
-    with pytest.raises(UnknownMethod) as caught:
-        values.check_request("\udcff" * 1000, {})
-    assert len(caught.value.message) < 120
+    request = check("start", {**values.params_to_wire(params)[0], "epoch": "e"})
+    assert isinstance(request, Start)
+    assert request.params(b"") == params
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_requests_refuse_unknown_and_replies_ignore_them(name: str) -> None:
+def test_requests_refuse_unknown_fields_and_replies_ignore_them(name: str) -> None:
     """A new field in a request is not overlooked; in a reply it does no harm."""
     request, reply = _sample(REQUESTS, f"{name}_request"), _sample(REPLIES, f"{name}_reply")
-    values.check_request(name, request.content)
+    check(name, request.content)
     values.check_reply(name, {**reply.content, "new": 1})
     with pytest.raises(InvalidRequest, match="news"):
-        values.check_request(name, {**request.content, "news": 1})
+        check(name, {**request.content, "news": 1})
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.reply])
@@ -218,7 +154,7 @@ def test_error_reply_can_always_be_packed_c45() -> None:
 def test_event_round_trip_in_a_page(event: Event) -> None:
     """Each kind of event comes back from its entry, and output from the buffer at its place."""
     data = b"before" + (event.data if isinstance(event, Output) else b"")
-    entry = msgpack.unpackb(msgpack.packb(values.pack_event(event)))
+    entry = msgpack.unpackb(msgpack.packb(entry_of(event)))
     unpacked, end = values.unpack_event([*entry, "a newer field"], memoryview(data), 6)
     assert (unpacked, end) == (event, len(data))
     assert entry[0] in EVENT_KINDS
@@ -283,7 +219,7 @@ def test_event_of_a_wrong_form_is_refused(entry: object) -> None:
 def test_page_round_trip() -> None:
     """A page comes back whole; its output is in one buffer, and without output there is none."""
     assert values.read_response_from_wire(READ.content, READ.buffers) == PAGE
-    content, buffers = values.read_response_to_wire(ReadResponse("p", 1, (), 3, 1, 3))
+    content, buffers = page_of(ReadResponse("p", 1, (), 3, 1, 3))
     assert buffers == []
     message = _sent("read_reply", content)
     assert values.read_response_from_wire(message.content, message.buffers) == ReadResponse(
@@ -318,9 +254,7 @@ def test_page_of_a_wrong_form_is_refused(read: Callable[[], ReadResponse]) -> No
 
 def test_views_of_other_items_are_read_as_bytes() -> None:
     """A buffer counts in bytes, whatever its view counts in."""
-    content, _ = values.read_response_to_wire(
-        ReadResponse("p", 1, (Output(1, "stdout", 0, b"12345678"),), 1, 1, 1)
-    )
+    content, _ = page_of(ReadResponse("p", 1, (Output(1, "stdout", 0, b"12345678"),), 1, 1, 1))
     page = values.read_response_from_wire(content, [memoryview(b"12345678").cast("Q")])
     assert page.chunks == (Output(1, "stdout", 0, b"12345678"),)
 
@@ -328,11 +262,10 @@ def test_views_of_other_items_are_read_as_bytes() -> None:
 @pytest.mark.parametrize("event", [event for event in EVENTS if not isinstance(event, Gap)])
 def test_event_round_trip_by_broadcast(event: Event) -> None:
     """A broadcast brings the same event as a page does, under a topic that begins with its process."""
-    msg_type, topic, content, buffers = values.broadcast_content(PROCESS, INSTANCE, event)
+    msg_type, topic, content, buffers = broadcast_of(PROCESS, INSTANCE, event)
     message = _sent(msg_type, content, buffers)
     announced = values.announcement_from_broadcast(message)
     assert (announced.process_id, announced.instance, announced.event) == (PROCESS, INSTANCE, event)
-    assert values.event_from_broadcast(message) == event
     kind = event.stream if isinstance(event, Output) else msg_type.removeprefix("process_")
     assert topic == f"p.{PROCESS}.{kind}".encode()
 
@@ -357,14 +290,14 @@ def test_other_messages_are_no_broadcast_of_a_process(msg_type: str) -> None:
 @pytest.mark.parametrize("buffers", [[], [b""], [b"a", b"b"], [bytes(MAX_EVENT + 1)]])
 def test_output_broadcast_has_its_one_buffer(buffers: list[bytes]) -> None:
     """Output without bytes, or with two buffers, is refused."""
-    content = values.broadcast_content("p", 1, Output(2, "stdout", 0, b"x"))[2]
+    content = broadcast_of("p", 1, Output(2, "stdout", 0, b"x"))[2]
     with pytest.raises(RemoteProtocolError):
         values.announcement_from_broadcast(_sent("process_output", content, buffers))
 
 
 def test_buffer_where_none_is_meant_is_refused() -> None:
     """An event without output has no buffer."""
-    content = values.broadcast_content("p", 1, Started(1, 2))[2]
+    content = broadcast_of("p", 1, Started(1, 2))[2]
     with pytest.raises(RemoteProtocolError, match="buffer"):
         values.announcement_from_broadcast(_sent("process_started", content, [b"x"]))
 
@@ -372,8 +305,11 @@ def test_buffer_where_none_is_meant_is_refused() -> None:
 def test_readable_text_replaces_what_is_no_unicode_c45() -> None:
     """The command of a process that holds a stream open may have any name."""
     result = ExitResult(exit_code=0, held_open_by=((1, "a\udcff"),), evidence=("\ud800",))
-    sent = _sent("x", {"result": values.result_to_wire(result)}).content["result"]
-    assert values.result_from_wire(sent).held_open_by == ((1, "a\\udcff"),)
+    info = dataclasses.replace(INFO, result=result)
+    sent = _sent("x", {"process": values.process_info_to_wire(info)}).content["process"]
+    read = values.process_info_from_wire(sent).result
+    assert read is not None
+    assert (read.held_open_by, read.evidence) == (((1, "a\\udcff"),), ("\\ud800",))
 
 
 ODD: list[Any] = [
@@ -397,14 +333,11 @@ ODD: list[Any] = [
     {"cause": "exited", "exit_code": None},
 ]
 READERS: list[Callable[[Any], object]] = [
-    lambda content: values.params_from_wire(content, []),
     lambda content: values.read_response_from_wire(content, [b"abc"]),
     lambda content: values.unpack_event(list(content.values()), memoryview(b"abc"), 0),
-    values.result_from_wire,
     values.process_info_from_wire,
     values.server_info_from_wire,
     values.report_from_wire,
-    *(lambda content, name=name: values.check_request(name, content) for name in METHODS),
     *(lambda content, name=name: values.check_reply(name, content) for name in METHODS),
     *(
         lambda content, name=name: values.announcement_from_broadcast(
