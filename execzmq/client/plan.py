@@ -168,14 +168,18 @@ def run_plan(args: Command, options: RunOptions, caller: Caller | None) -> Plan:
 
 
 def popen_plan(args: Command, options: SubprocessOptions, caller: Caller | None) -> Plan:
-    """Return the plan of `Popen(args, **options)`; errors as for `run_plan`."""
+    """Return the plan of `Popen(args, **options)`; errors as for `run_plan`.
+
+    Other than for `run`, a str is a program's name unless `shell` is given: moved code counts on it.
+    """
     refuse_unknown("Popen", options, SubprocessOptions)
     _refuse_local_only(options)
     stdin = options.get("stdin")
     stdin = None if stdin == DEVNULL else stdin
     if stdin == STDOUT:
         raise ValueError("STDOUT can only be used for stderr")
-    params = _params(args, options, caller, stdin="null" if stdin is None else "pipe")
+    named: SubprocessOptions = {**options, "shell": options.get("shell") or False}
+    params = _params(args, named, caller, stdin="null" if stdin is None else "pipe")
     stdout = _or_inherit(options.get("stdout"))
     stderr = _or_inherit(options.get("stderr"))
     if stdout == STDOUT:
