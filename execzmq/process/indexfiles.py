@@ -6,6 +6,7 @@ is written; its descriptor is the only one that stays open.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from bisect import bisect_right
@@ -46,6 +47,7 @@ class IndexFiles:
 
     def __init__(self, folder: str, segment_records: int) -> None:
         self._stem = f"{folder}/idx."
+        self._temporary = f"{folder}/idx.tmp"
         self._segment_records = segment_records
         self._firsts: list[int] = []
         self._fd = -1
@@ -64,6 +66,8 @@ class IndexFiles:
 
         Returns how many records were not whole, at most one of them after the kill of a server.
         """
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._temporary)
         found = sorted(firsts)
         bad = [self._load_file(first) for first in found]
         # A kill tears the newest file only: damage anywhere else is never the one record that it explains.
@@ -278,7 +282,7 @@ class IndexFiles:
             assert first is not None
             assert last is not None
             joined = [IndexSegment(first.seq, last.seq, len(kept))]
-            _write_whole(f"{self._stem}tmp", self._path(first.seq), b"".join(kept))
+            _write_whole(self._temporary, self._path(first.seq), b"".join(kept))
         for segment in run:
             if not joined or segment.first != joined[0].first:
                 os.unlink(self._path(segment.first))

@@ -124,7 +124,7 @@ class OutputLog:
 
     def _count_dropped(self) -> None:
         for name in OUTPUT_STREAMS:
-            indexed = self._data[name].bytes_on_disk - max(0, self.pending(name))
+            indexed = self._data[name].bytes_on_disk - self.pending(name)
             self.dropped[name] = max(0, self.ends[name] - indexed)
 
     def _adopt_data(self, now: float) -> None:
@@ -155,7 +155,7 @@ class OutputLog:
 
     def pending(self, stream: Stream) -> int:
         """Return the bytes of `stream` that stand in the data but are no event yet."""
-        return self._data[stream].end - self.ends[stream]
+        return max(0, self._data[stream].end - self.ends[stream])
 
     def ends_at(self, seq: int) -> dict[str, int]:
         """Return the end of each stream after the event `seq`.
@@ -216,7 +216,7 @@ class OutputLog:
         """
         data = self._data[stream]
         offset = self.ends[stream]
-        if data.end == offset:
+        if data.end <= offset:
             return None
         length = min(data.file_end(offset) - offset, MAX_EVENT)
         record = self._record("output", stream, length, offset, now)

@@ -1,0 +1,113 @@
+"""The journal gives back what was written, up to the first line that a crash has torn."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from execzmq.process.journal import Journal, without_forgotten
+
+START = {"kind": "start", "process_id": "a", "instance": 1}
+END = {"kind": "end", "process_id": "a", "instance": 1, "exit_code": 0}
+FORGET = {"kind": "forget", "process_id": "a", "instance": 1}
+
+
+def _replayed(path: Path) -> list[dict[str, object]]:
+    journal = Journal(path)
+    try:
+        return journal.replay()
+    finally:
+        journal.close()
+
+
+def _written(path: Path, *records: dict[str, object]) -> bytes:
+    journal = Journal(path)
+    for record in records:
+        journal.append(record)
+    journal.close()
+    return path.read_bytes()
+
+
+def test_records_come_back_in_order(short_tmp: Path):
+    """A new server reads what an earlier one wrote, and goes on after it."""
+    _written(short_tmp / "journal", START, END)
+    _written(short_tmp / "journal", FORGET)
+    assert _replayed(short_tmp / "journal") == [START, END, FORGET]
+
+
+def test_no_journal_is_an_empty_one(short_tmp: Path):
+    """The first server of a state folder finds nothing."""
+    assert _replayed(short_tmp / "journal") == []
+
+
+def test_any_bytes_of_a_name_survive_c45(short_tmp: Path):
+    """Names that are no UTF-8 are text that names every byte, in a file of ASCII only."""
+    name = bytes(range(1, 256))
+    data = _written(short_tmp / "journal", {**START, "argv": [b"ls", name]})
+    assert data.isascii()
+    assert data.count(b"\n") == 1
+    (record,) = _replayed(short_tmp / "journal")
+    assert isinstance(record["argv"], list)
+    assert os.fsencode(record["argv"][1]) == name
+
+
+def test_unknown_kinds_and_values_are_refused(short_tmp: Path):
+    """What could not be read back is not written."""
+    journal = Journal(short_tmp / "journal")
+    with pytest.raises(ValueError, match="stop"):
+        journal.append({"kind": "stop"})
+    with pytest.raises(TypeError, match="object"):
+        journal.append({"kind": "start", "value": object()})
+    journal.close()
+    assert not (short_tmp / "journal").exists()
+
+
+def test_torn_line_is_cut_at_any_byte(short_tmp: Path):
+    """A crash within the last line costs that line only, and the next record is whole."""
+    path = short_tmp / "journal"
+    whole = _written(path, START)
+    torn = _written(path, END)
+    for end in range(len(whole), len(torn)):
+        path.write_bytes(torn[:end])
+        journal = Journal(path)
+        assert journal.replay() == [START]
+        journal.append(FORGET)
+        journal.close()
+        assert _replayed(path) == [START, FORGET]
+
+
+@given(st.integers(0, 200), st.integers(1, 255))
+def test_damage_never_gives_a_wrong_record(position: int, mask: int):
+    """Whatever byte is damaged, the records before that line come back and none is made up."""
+    path = Path(os.environ["XDG_STATE_HOME"]) / "journal"
+    path.unlink(missing_ok=True)
+    data = bytearray(_written(path, START, END, FORGET))
+    position %= len(data)
+    data[position] ^= mask
+    path.write_bytes(data)
+    line = bytes(data[:position]).count(b"\n")
+    assert _replayed(path) == [START, END, FORGET][:line]
+
+
+def test_compaction_keeps_what_is_asked_for(short_tmp: Path):
+    """The new file has the records that were named, the journal goes on in it, nothing else is left."""
+    path = short_tmp / "journal"
+    journal = Journal(path)
+    for record in (START, END, FORGET, {**START, "process_id": "b"}):
+        journal.append(record)
+    journal.compact(without_forgotten(journal.replay()))
+    journal.append({**END, "process_id": "b"})
+    assert journal.records == 2
+    journal.close()
+    journal.close()
+    assert [(r["kind"], r["process_id"]) for r in _replayed(path)] == [("start", "b"), ("end", "b")]
+    assert os.listdir(short_tmp) == ["journal"]
+
+
+def test_forget_takes_only_its_own_instance():
+    """A process_id that was used again after a forget keeps its new life."""
+    again = {**START, "instance": 2}
+    assert without_forgotten([START, END, FORGET, again]) == [again]
+    assert without_forgotten([START, again, END, FORGET]) == [again]

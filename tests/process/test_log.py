@@ -1,0 +1,532 @@
+"""The log is the truth: every byte once and in order, loss told to the byte, whatever crashes."""
+
+import errno
+import hashlib
+import os
+import random
+import select
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from execzmq.process.index import RECORD_SIZE, Kind, Record
+from execzmq.process.log import Dropped, OutputLog
+from execzmq.settings import KIB, MAX_EVENT, MIB
+from execzmq.types.events import Stream
+from tests.process.log_model import BUDGET, STARTED, STREAMS, Model
+from tests.support import deadline
+
+STREAM = st.sampled_from(STREAMS)
+SIZE = st.integers(1, 3000) | st.integers(1, 5)
+STEP = (
+    st.tuples(st.just("feed"), STREAM, SIZE)
+    | st.tuples(st.just("output"), STREAM, SIZE)
+    | st.tuples(st.just("burst"), STREAM, st.integers(1, 120))
+    | st.tuples(st.just("commit"), STREAM)
+    | st.tuples(st.just("notice"), st.binary(max_size=40))
+    | st.tuples(st.just("shrink"), st.integers(0, BUDGET), st.none() | st.integers(0, 400))
+    | st.tuples(st.just("crash"), st.just(0) | st.integers(1, RECORD_SIZE))
+    | st.tuples(st.just("check"), st.integers(0, 400), st.integers(0, 8000), st.integers(1, 50))
+)
+
+
+FIRST = 10_000_000
+
+
+def _take(model: Model, step) -> None:
+    match step:
+        case ("feed", stream, size):
+            model.feed(stream, size)
+        case ("output", stream, size):
+            model.feed(stream, size)
+            model.commit(stream)
+        case ("burst", stream, count):
+            for _ in range(count):
+                model.feed(stream, model.random.choice((1, 80, 700)))
+                model.commit(stream)
+        case ("commit", stream):
+            model.commit(stream)
+        case ("notice", payload):
+            model.append("notice", payload)
+        case ("shrink", target, keep_after):
+            model.shrink(target, keep_after)
+        case ("crash", torn):
+            model.crash(torn)
+        case ("check", after_seq, max_bytes, max_events):
+            model.check(min(after_seq, len(model.told)), max_bytes, max_events)
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(st.integers(0, 2**32), st.lists(STEP, max_size=30))
+def test_any_history_is_told_whole_c61(seed: int, steps):
+    """Any mix of output, events, loss and crashes: seqs 1..n, each byte once or in exactly one `Dropped`."""
+    root = Path(tempfile.mkdtemp(dir=os.environ["XDG_STATE_HOME"]))
+    model = Model.begin(root / "log", seed)
+    try:
+        for step in steps:
+            _take(model, step)
+        for after_seq in {0, len(model.told) // 2, len(model.told)}:
+            model.check(after_seq, 4 * KIB, 100)
+    finally:
+        model.log.close()
+        shutil.rmtree(root)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(16))
+def test_long_history_is_told_whole_c61(seed: int, short_tmp: Path):
+    """The same for long histories with much output, in which files are dropped and the index is rewritten."""
+    chance = random.Random(seed)
+    model = Model.begin(short_tmp / "log", seed)
+    for _ in range(60):
+        stream = chance.choice(STREAMS)
+        match chance.randrange(6):
+            case 0 | 1:
+                _take(model, ("burst", stream, chance.randint(1, 120)))
+            case 2:
+                _take(model, ("feed", stream, chance.randint(1, 3000)))
+            case 3:
+                _take(model, ("notice", chance.randbytes(20)))
+            case 4:
+                target = chance.choice((BUDGET, chance.randint(0, BUDGET)))
+                _take(model, ("shrink", target, chance.choice((None, chance.randint(0, 3000)))))
+            case 5:
+                _take(model, ("crash", chance.randint(0, RECORD_SIZE)))
+    for after_seq in (0, *chance.sample(range(len(model.told)), 10)):
+        model.check(after_seq, 16 * KIB, 300)
+    model.log.close()
+
+
+@pytest.fixture
+def log(short_tmp: Path) -> Iterator[OutputLog]:
+    """A log that has its first event."""
+    log = OutputLog(short_tmp / "p" / "log", 7, MIB)
+    log.append(*STARTED)
+    yield log
+    log.close()
+
+
+def _output(log: OutputLog, data: bytes, stream: Stream = "stdout") -> None:
+    for begin in range(0, len(data), MAX_EVENT):
+        log.feed(stream, data[begin : begin + MAX_EVENT])
+        log.commit(stream, 2.0)
+
+
+def _again(log: OutputLog, now: float = 9.0) -> OutputLog:
+    log.close()
+    return OutputLog.open(log.folder, log.instance, log.budget, now, first=[STARTED])
+
+
+def _all(log: OutputLog, max_bytes: int = 4 * MIB) -> tuple[list[Record | Dropped], bytes]:
+    entries: list[Record | Dropped] = []
+    output = b""
+    while (page := log.page(len(entries) and _end(entries[-1]), max_bytes)).entries:
+        entries += page.entries
+        output += page.buffer
+    return entries, output
+
+
+def _end(entry: Record | Dropped) -> int:
+    return entry.to_seq if isinstance(entry, Dropped) else entry.seq
+
+
+def _pattern(begin: int, end: int) -> bytes:
+    """Return what `seq` prints from `FIRST` on between two offsets: nine bytes each number."""
+    first, last = begin // 9, -(-end // 9)
+    whole = b"".join(b"%d\n" % (FIRST + number) for number in range(first, last))
+    return whole[begin - first * 9 : end - first * 9]
+
+
+def test_silent_process_makes_no_file(log: OutputLog, short_tmp: Path):
+    """`true` costs no file system call: its events are in memory, and readable."""
+    log.append("exited", b"{}", 2.0)
+    log.append("closed", b"[]", 3.0)
+    assert (log.is_on_disk, log.events_in_memory, log.disk_bytes) == (False, 3, 0)
+    assert os.listdir(short_tmp) == []
+    page = log.page(1)
+    assert [entry.kind for entry in page.entries] == ["exited", "closed"]
+    assert page.payloads == {2: b"{}", 3: b"[]"}
+    assert page.next_seq == log.last_seq == 3
+    assert log.page(0, max_events=1).next_seq == 1
+
+
+def test_silent_log_is_rebuilt_from_the_journal(log: OutputLog):
+    """A later server says the same of a process that had no output, with nothing but its journal."""
+    log.append("closed", b"[]", 3.0)
+    again = OutputLog.from_memory(log.folder, 7, MIB, [STARTED, ("closed", b"[]", 3.0)])
+    assert again.page(0) == log.page(0)
+    assert again.last_kind == "closed"
+
+
+def test_first_byte_brings_everything_to_disk(log: OutputLog):
+    """What was in memory is written before the first output, so that a restart finds all of it."""
+    _output(log, b"hello")
+    assert log.is_on_disk
+    assert log.events_in_memory == 0
+    before = log.page(0)
+    again = _again(log)
+    assert again.page(0) == before
+    assert (again.last_seq, again.last_kind, again.ends["stdout"]) == (2, "output", 5)
+    again.close()
+
+
+@pytest.mark.parametrize("kind", ["notice", "exited"])
+def test_event_that_a_restart_must_find_is_written(log: OutputLog, kind: Kind):
+    """A notice at once, any other event when asked for: its seq is not used again."""
+    log.append(kind, b"{}", 2.0)
+    if kind == "exited":
+        log.persist()
+    again = _again(log)
+    assert (again.last_seq, again.last_kind) == (2, kind)
+    again.close()
+
+
+def test_end_without_output_makes_no_file(log: OutputLog):
+    """A stream that only ends, or has nothing to say yet, does not bring a log to disk."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    try:
+        with pytest.raises(BlockingIOError):
+            log.splice("stdout", reader, 100)
+        os.close(writer)
+        assert log.splice("stdout", reader, 100) == 0
+    finally:
+        os.close(reader)
+    assert not log.is_on_disk
+    assert log.commit("stdout", 2.0) is None
+
+
+def test_pending_never_passes_one_event(log: OutputLog):
+    """More than an event's worth stays in the pipe, or is refused, until there was a `commit`."""
+    log.feed("stdout", bytes(MAX_EVENT - 2))
+    with pytest.raises(ValueError, match="more bytes"):
+        log.feed("stdout", b"abc")
+    reader, writer = os.pipe()
+    try:
+        os.set_blocking(reader, False)
+        os.write(writer, b"abc")
+        assert log.splice("stdout", reader, 100) == 2
+        with pytest.raises(ValueError, match="pending"):
+            log.splice("stdout", reader, 100)
+        assert os.read(reader, 100) == b"c"
+    finally:
+        os.close(reader)
+        os.close(writer)
+    record = log.commit("stdout", 2.0)
+    assert record is not None
+    assert (record.length, log.pending("stdout")) == (MAX_EVENT, 0)
+
+
+def test_interleaved_streams_come_back_in_order(log: OutputLog):
+    """A page of many small events of both streams has each one's bytes in its place."""
+    told = [(STREAMS[number % 3 % 2], b"%d " % number) for number in range(3000)]
+    for stream, data in told:
+        _output(log, data, stream)
+    entries, output = _all(log)
+    assert [entry.stream for entry in entries[1:] if not isinstance(entry, Dropped)] == [s for s, _ in told]
+    assert output == b"".join(data for _, data in told)
+    assert _all(log, max_bytes=100) == (entries, output)
+
+
+def _drain(log: OutputLog, argv: list[str], budget: int | None = None) -> None:
+    """Take the output of a child into the log, shrinking it whenever it has doubled its budget."""
+    limit = deadline(30)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as child, select.epoll() as poller:
+        assert child.stdout is not None
+        fd = child.stdout.fileno()
+        os.set_blocking(fd, False)
+        poller.register(fd, select.EPOLLIN)
+        while True:
+            poller.poll(limit.left())
+            moved = log.splice("stdout", fd, MAX_EVENT)
+            log.commit("stdout", 2.0)
+            if budget is not None and log.disk_bytes > 2 * budget:
+                log.shrink(budget)
+            if moved == 0:
+                return
+
+
+@pytest.mark.slow
+def test_large_output_is_whole_for_a_slow_reader_c04(log: OutputLog):
+    """Who reads 1,000 bytes a page afterwards gets all of it, or is told what is missing."""
+    _drain(log, ["seq", "1", "300000"])
+    expected = b"".join(b"%d\n" % number for number in range(1, 300001))
+    digest, at, count = hashlib.sha256(), 0, 0
+    while (page := log.page(at, 1000)).entries:
+        assert not any(isinstance(entry, Dropped) for entry in page.entries)
+        digest.update(page.buffer)
+        at, count = page.next_seq, count + 1
+    assert digest.digest() == hashlib.sha256(expected).digest()
+    assert count >= log.last_seq // 2
+
+
+@pytest.mark.slow
+def test_giant_output_keeps_both_ends_and_counts_the_rest_c43(short_tmp: Path):
+    """80 MB into a budget of 1 MB: both ends exact, loss told to the byte, few files, few bytes."""
+    log = OutputLog(short_tmp / "log", 7, MIB)
+    log.append(*STARTED)
+    _drain(log, ["seq", str(FIRST), str(FIRST + 8_999_999)], budget=MIB)
+    total = 9 * 9_000_000
+    log.shrink(MIB)
+    entries, output = _all(log)
+    (hole,) = (entry for entry in entries if isinstance(entry, Dropped))
+    head = sum(
+        e.length
+        for e in entries
+        if not isinstance(e, Dropped) and e.stream == "stdout" and e.seq < hole.from_seq
+    )
+    tail = len(output) - head
+    assert log.ends["stdout"] == total == len(output) + hole.bytes
+    assert log.dropped == {"stdout": hole.bytes, "stderr": 0}
+    assert output[:head] == _pattern(0, head)
+    assert output[head:] == _pattern(total - tail, total)
+    cost = RECORD_SIZE * log.last_seq
+    assert min(head, tail) >= MIB // 2 - MAX_EVENT - cost
+    assert log.disk_bytes <= MIB + 4 * (MAX_EVENT + MIB // 8) + cost
+    assert len(os.listdir(log.folder)) < 30
+    again = _again(log)
+    assert _all(again) == (entries, output)
+    again.close()
+
+
+def test_flood_never_evicts_the_other_stream(short_tmp: Path):
+    """A stream keeps its eighth of the budget, from its begin and its end, whatever the other one writes."""
+    log = OutputLog(short_tmp / "log", 7, MIB)
+    log.append(*STARTED)
+    for number in range(400):
+        _output(log, bytes(64 * KIB))
+        _output(log, b"%03d" % number * 300, "stderr")
+        log.shrink(MIB)
+    errors = [e for e in _all(log)[0] if not isinstance(e, Dropped) and e.stream == "stderr"]
+    kept = sum(entry.length for entry in errors)
+    assert kept >= MIB // 8 - 2 * 1000
+    assert (errors[0].offset, errors[-1].offset) == (0, 399 * 900)
+    assert kept + log.dropped["stderr"] == 400 * 900
+    log.close()
+
+
+def test_what_a_starter_has_not_received_stays(log: OutputLog):
+    """Nothing after `keep_after` is dropped, however small the target."""
+    _output(log, bytes(8 * MIB))
+    log.shrink(0, keep_after=10)
+    entries, _ = _all(log)
+    assert [_end(entry) for entry in entries if isinstance(entry, Dropped)] == [10]
+
+
+def test_shrinking_can_be_done_piece_by_piece(log: OutputLog):
+    """With `most` a call unlinks no more files than that, and later calls come to the same end."""
+    _output(log, bytes(8 * MIB))
+    files = len(os.listdir(log.folder))
+    log.shrink(MIB, most=3)
+    assert len(os.listdir(log.folder)) == files - 3
+    while log.shrink(MIB, most=3):
+        pass
+    assert log.disk_bytes <= 2 * MIB
+
+
+def test_cursor_of_a_dropped_event_is_told_its_loss_to_the_byte(short_tmp: Path):
+    """A reader whose place was dropped, index and all, between two pages still gets the exact count."""
+    log = OutputLog(short_tmp / "log", 7, BUDGET)
+    log.append(*STARTED)
+    for _ in range(4000):
+        _output(log, b"x")
+    at = log.page(0, max_events=2000).next_seq
+    while log.shrink(4 * KIB):
+        pass
+    hole = log.page(at).entries[0]
+    assert isinstance(hole, Dropped)
+    assert hole.from_seq == at + 1
+    assert hole.bytes == hole.to_seq - at
+    assert log.ends_at(at) == {"stdout": at - 1, "stderr": 0}
+    log.close()
+
+
+def test_few_descriptors_and_none_after_close(log: OutputLog):
+    """A log holds one descriptor for each kind of file that it writes, and reads without keeping any."""
+    before = set(os.listdir("/proc/self/fd"))
+    _output(log, bytes(2 * MIB))
+    _output(log, bytes(2 * MIB), "stderr")
+    log.append("notice", b"{}", 2.0)
+    log.page(0)
+    log.shrink(MIB)
+    assert len(set(os.listdir("/proc/self/fd")) - before) <= 4
+    log.close()
+    log.close()
+    assert set(os.listdir("/proc/self/fd")) <= before
+    assert log.page(0).entries
+    log.append("closed", b"{}", 3.0)
+    assert log.last_kind == "closed"
+
+
+def test_remove_leaves_nothing(log: OutputLog, short_tmp: Path):
+    """A log that is forgotten is gone with its folder; one that never had files is too."""
+    _output(log, b"data")
+    log.remove()
+    log.remove()
+    assert os.listdir(short_tmp / "p") == []
+
+
+# After a crash
+
+
+def test_bytes_that_nobody_was_told_of_become_events(log: OutputLog):
+    """What was moved to disk and not recorded before the crash gets the next seqs, in pieces of an event."""
+    _output(log, b"told")
+    log.close()
+    with open(log.folder / "out.0", "ab") as data:
+        data.write(bytes(MAX_EVENT + 5))
+    again = _again(log, now=9.5)
+    records = [entry for entry in again.page(2).entries if not isinstance(entry, Dropped)]
+    assert [(r.seq, r.length, r.offset, r.time) for r in records] == [
+        (3, MAX_EVENT, 4, 9.5),
+        (4, 5, 4 + MAX_EVENT, 9.5),
+    ]
+    assert not again.damaged
+    again.close()
+
+
+def test_output_that_came_before_any_record(log: OutputLog):
+    """Where somebody else wrote the first bytes, the events of the journal come before them."""
+    os.makedirs(log.folder)
+    (log.folder / "err.0").write_bytes(b"early")
+    again = _again(log)
+    assert [entry.kind for entry in again.page(0).entries] == ["started", "output"]
+    assert again.ends == {"stdout": 0, "stderr": 5}
+    again.close()
+
+
+def test_torn_record_is_cut_and_its_seq_is_free(log: OutputLog):
+    """A record of which a crash left a part was never told; its bytes become a new event with its seq."""
+    _output(log, b"first")
+    _output(log, b"second")
+    log.close()
+    index = log.folder / "idx.1"
+    os.truncate(index, index.stat().st_size - 1)
+    again = _again(log)
+    assert (again.last_seq, again.ends["stdout"], again.damaged) == (3, 11, False)
+    assert _all(again)[1] == b"firstsecond"
+    again.close()
+
+
+@pytest.mark.parametrize("bad", [2, 3])
+def test_more_than_one_bad_record_is_damage(log: OutputLog, bad: int):
+    """Several bad records are no kill but a power loss: a seq that was told could be given again."""
+    for number in range(5):
+        _output(log, b"%d" % number)
+    log.close()
+    with open(log.folder / "idx.1", "r+b") as index:
+        index.seek(-bad * RECORD_SIZE, os.SEEK_END)
+        index.write(bytes(bad * RECORD_SIZE))
+    again = _again(log)
+    assert again.damaged
+    assert again.last_seq == 6 - bad
+    again.close()
+
+
+def test_missing_data_is_damage_and_told_as_loss(log: OutputLog):
+    """An index that tells of more than the data have: nothing is made up, what is gone is `Dropped`."""
+    _output(log, b"first")
+    _output(log, b"second")
+    log.close()
+    os.truncate(log.folder / "out.0", 8)
+    again = _again(log)
+    assert again.damaged
+    entries, output = _all(again)
+    assert output == b"first"
+    assert entries[-1] == Dropped(3, 3, 6)
+    again.close()
+
+
+def test_bad_record_in_the_middle_is_a_hole(log: OutputLog):
+    """A record that cannot be read any more costs its own event only, told to the byte."""
+    for number in range(4):
+        _output(log, b"%d" % number * (number + 1))
+    log.close()
+    with open(log.folder / "idx.1", "r+b") as index:
+        index.seek(2 * RECORD_SIZE)
+        index.write(b"garbage")
+    again = _again(log)
+    entries, output = _all(again)
+    assert entries[2] == Dropped(3, 3, 2)
+    assert output == b"03333"[:1] + b"222" + b"3333"
+    again.close()
+
+
+def test_nothing_follows_the_last_event(log: OutputLog):
+    """Bytes beyond the end of a closed log are discarded and counted."""
+    _output(log, b"data")
+    log.append("closed", b"{}", 3.0)
+    log.close()
+    with open(log.folder / "out.0", "ab") as data:
+        data.write(b"late")
+    again = _again(log)
+    assert (again.last_seq, again.last_kind, again.discarded_bytes) == (3, "closed", 4)
+    assert again.ends["stdout"] == 4
+    again.close()
+
+
+class _KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", ["unlink", "rename", "write"])
+@pytest.mark.parametrize("after", range(0, 9, 2))
+def test_crash_while_shrinking_keeps_the_truth(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: int
+):
+    """A kill between any two steps of giving space back leaves a log that tells its loss exactly."""
+    model = Model.begin(short_tmp / "log", after)
+    for number in range(40):
+        _take(model, ("burst", STREAMS[number % 2], 60))
+    call, calls = getattr(os, name), iter(range(after))
+
+    def killed(*args: object) -> object:
+        if next(calls, None) is None:
+            raise _KilledError
+        return call(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, killed)
+        try:
+            while model.log.shrink(4 * KIB):
+                pass
+        except _KilledError:
+            pass
+    model.crash(0)
+    model.check(0, 64 * KIB, 1000)
+    while model.log.shrink(4 * KIB):
+        pass
+    model.check(0, 64 * KIB, 1000)
+    model.log.close()
+
+
+def test_full_disk_leaves_the_bytes_pending(log: OutputLog, monkeypatch: pytest.MonkeyPatch):
+    """A record that cannot be written takes no seq; later the same bytes become an event."""
+    _output(log, b"first")
+    log.feed("stdout", b"second")
+    write = os.pwrite
+
+    def full(fd: int, data: bytes, offset: int) -> int:
+        if len(data) > 10:
+            write(fd, data[:10], offset)
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="full"):
+            log.commit("stdout", 2.0)
+        with pytest.raises(OSError, match="full"):
+            log.append("notice", b"{}", 2.0)
+    assert (log.last_seq, log.pending("stdout")) == (2, 6)
+    assert log.commit("stdout", 2.0) is not None
+    log.append("notice", b"{}", 2.0)
+    entries, output = _all(_again(log))
+    assert output == b"firstsecond"
+    assert [_end(entry) for entry in entries] == [1, 2, 3, 4]
