@@ -63,7 +63,7 @@ class ScreenModes:
 
     def undo(self) -> bytes:
         """Return what brings the screen back to how a shell expects it; nothing where nothing is changed."""
-        parts = [_UNDO[mode][1] for mode in sorted(self._modes, key=lambda mode: mode in _ALTERNATE)]
+        parts = [_UNDO[mode][1] for mode in sorted(self._modes, key=lambda mode: (mode in _ALTERNATE, mode))]
         if self._styled:
             parts.insert(0, b"\x1b[m")
         if self._charset:

@@ -1,0 +1,124 @@
+"""Run the command line as a user does: as a program of its own, with pipes or at a terminal."""
+
+import contextlib
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from typing import Any
+
+from tests.support import Deadline, deadline
+
+EXECZMQ = (sys.executable, "-m", "execzmq")
+SECONDS = 20.0
+
+
+def execzmq(*words: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":
+    """Run one command line to its end, stdin empty and output captured unless told otherwise."""
+    chosen = {"stdin": subprocess.DEVNULL, "capture_output": True, **options}
+    if "input" in chosen:
+        del chosen["stdin"]
+    return subprocess.run([*EXECZMQ, *words], timeout=deadline(SECONDS).left(), check=False, **chosen)
+
+
+@contextlib.contextmanager
+def running(*words: str, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run one command line meanwhile; it is killed where it has not ended."""
+    pipe = subprocess.PIPE
+    chosen = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **options}
+    with subprocess.Popen([*EXECZMQ, *words], **chosen) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def read_until(fd: int, wanted: bytes, limit: Deadline | None = None) -> bytes:
+    """Read a descriptor until `wanted`, a regular expression, is in what it said; return all of that.
+
+    Raises:
+        AssertionError: it ended, or the deadline passed, before.
+    """
+    limit = limit or deadline(SECONDS)
+    said = b""
+    while not re.search(wanted, said, re.DOTALL):
+        ready, _, _ = select.select([fd], [], [], max(limit.left(), 0))
+        assert ready, f"{wanted!r} is not in {said!r}"
+        piece = os.read(fd, 65536)
+        assert piece, f"{wanted!r} is not in {said!r}, and nothing follows"
+        said += piece
+    return said
+
+
+class UserTerminal:
+    """A terminal with a user at it who runs one command line; use it as a context.
+
+    Attributes:
+        process: of the command line.
+        slave: descriptor of the terminal's own end, to look at its modes.
+    """
+
+    def __init__(self, *words: str, rows: int = 24, cols: int = 80, **options: Any) -> None:
+        self.master, self.slave = os.openpty()
+        self.resize(rows, cols)
+        self.modes_before = termios.tcgetattr(self.slave)
+        slave = self.slave
+        self.process = subprocess.Popen(
+            [*EXECZMQ, *words],
+            **{"stdin": slave, "stdout": slave, "stderr": slave, **options},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
+        )
+
+    def __enter__(self) -> "UserTerminal":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.hang_up()
+        if self.slave != -1:
+            os.close(self.slave)
+
+    def hang_up(self) -> None:
+        """Close the window."""
+        master, self.master = self.master, -1
+        if master != -1:
+            os.close(master)
+
+    def resize(self, rows: int, cols: int) -> None:
+        """Drag the window to another size."""
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self.master, keys)
+
+    def expect(self, wanted: bytes) -> bytes:
+        """Look at the screen until `wanted`, a regular expression, has appeared since the last look."""
+        return read_until(self.master, wanted)
+
+    def is_raw(self) -> bool:
+        """Tell whether keys go through as they are."""
+        return not termios.tcgetattr(self.slave)[3] & termios.ICANON
+
+    def end(self) -> int:
+        """Wait until the command line has ended; return its status, as a shell has it."""
+        status = self.process.wait(deadline(SECONDS).left())
+        return status if status >= 0 else 128 - status
+
+    def is_as_before(self) -> bool:
+        """Tell whether the terminal has the modes that it had before."""
+        return termios.tcgetattr(self.slave) == self.modes_before
+
+    def send_signal(self, signo: signal.Signals) -> None:
+        """Signal the command line."""
+        self.process.send_signal(signo)
