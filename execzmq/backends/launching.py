@@ -1,4 +1,4 @@
-"""Own the way from the parameters of a start to what the keeper takes, and from its refusals to our errors."""
+"""Own the way from the parameters of a start to what the keeper takes, and from its refusals to errors."""
 
 from __future__ import annotations
 

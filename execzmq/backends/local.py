@@ -1,4 +1,4 @@
-"""Own the backend that runs commands on this machine: keeper, table, logs and the journal of one state folder.
+"""Own the backend that runs commands on this machine: keeper, table, logs and journal of one state folder.
 
 Serves a server and, without one, `execzmq.local()`. Knows nothing of ZeroMQ or of who is connected; a client
 session is only a name to it.
@@ -198,7 +198,7 @@ class LocalBackend:
             raise SandboxUnavailable(
                 "this version has no sandbox; only the profile full-access can be asked for"
             )
-        process_id = params.process_id or self.table.new_id()
+        process_id = self.table.new_id() if params.process_id is None else params.process_id
         digest = hashlib.sha256(repr(params).encode("utf-8", "surrogatepass")).hexdigest()
         existing = self.table.get(process_id)
         if existing is not None and existing.life is not Life.FAILED:

@@ -30,7 +30,6 @@ class LocalProcess:
         self._backend = backend
         self._process = process
         self._session = session
-        self._written = 0
 
     @property
     def process_id(self) -> str:
@@ -95,20 +94,21 @@ class LocalProcess:
 
     async def write(self, data: bytes, end: bool = False) -> int:
         """Append to stdin; see ExecProcess."""
-        self._written = await self.write_at(self._written, data, end)
+        await self.write_at(None, data, end)
         return len(data)
 
-    async def write_at(self, offset: int, data: bytes | memoryview, end: bool) -> int:
-        """Append to stdin at `offset` of what this session has written; return its accepted offset."""
+    async def write_at(self, offset: int | None, data: bytes | memoryview, end: bool) -> int:
+        """Append to stdin at `offset` of what this session has written; return its accepted offset.
+
+        Where there is room that is done without waiting. `None` as offset is the end of what it has written.
+        """
         process = self.require()
         process.require_keyboard(self._session)
         feeder = process.feeder
         if feeder is None or process.life.has_exited:
             raise StdinClosed(_no_stdin(process), process_id=self.process_id)
-        await feeder.wait_room(len(data))
-        accepted = feeder.queue.accept(self._session, offset, data, end)
-        feeder.poke()
-        return accepted
+        accepted = feeder.write(self._session, offset, data, end)
+        return accepted if isinstance(accepted, int) else await accepted
 
     async def signal(self, signal: str | int) -> None:
         """Send a signal; see ExecProcess."""
@@ -172,10 +172,10 @@ class LocalProcess:
         if process.keyboard == self._session:
             process.keyboard = None
 
-    async def wait(self, until: Literal["exited", "closed"], timeout: float) -> ProcessInfo:
+    async def wait(self, until: Literal["exited", "closed"], seconds: float) -> ProcessInfo:
         """Wait for the end; see ExecProcess."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(timeout, LONG_POLL)
+        deadline = loop.time() + min(seconds, LONG_POLL)
         while True:
             life = self.require().life
             left = deadline - loop.time()

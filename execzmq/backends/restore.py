@@ -1,4 +1,4 @@
-"""Own what a new life of a backend makes of the journal, the logs and the keeper that an earlier one has left."""
+"""Own what a new life of a backend makes of the journal, logs and keeper that an earlier one has left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Own the writing end of a process's stdin on the loop: feeds it from its queue and tells who waits for room.
+"""Own the writing end of a process's stdin on the loop: feeds it, and lets writes wait for room.
 
 Knows nothing of sessions; exactly-once is the queue's business.
 """
@@ -7,9 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from execzmq.errors import ExecZMQError, StdinClosed
 from execzmq.process.stdin import StdinQueue
+
+Data = bytes | memoryview
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A write that came when there was no room; `offset` as in `StdinFeeder.write`."""
+
+    session: str
+    offset: int | None
+    data: Data
+    end: bool
+    accepted: asyncio.Future[int]
 
 
 class StdinFeeder:
@@ -28,14 +44,14 @@ class StdinFeeder:
         self._drained = drained
         self._loop = asyncio.get_running_loop()
         self._writing = False
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiting: deque[_Waiting] = deque()
 
     def poke(self) -> None:
         """Feed what can be fed now, and go on when the reader has made room."""
         if self._fd == -1:
             return
         more = self.queue.feed()
-        self._wake()
+        more |= self._admit()
         if more and not self.queue.broken:
             self._listen()
             return
@@ -43,12 +59,24 @@ class StdinFeeder:
         if self.queue.ended or self.queue.broken:
             self._finish()
 
-    async def wait_room(self, size: int) -> None:
-        """Wait until `size` more bytes may be accepted or nobody can read them any more."""
-        while self._fd != -1 and not self.queue.broken and not self.queue.has_room(size):
-            waiter = self._loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
+    def write(self, session: str, offset: int | None, data: Data, end: bool) -> int | asyncio.Future[int]:
+        """Accept input for a session and return its accepted offset, or a future of it where room is lacking.
+
+        Writes are accepted whole and in the order in which they came. A cancelled future is not accepted.
+
+        Args:
+            offset: of what this session has written; `None` = after all that it has written so far.
+
+        Raises:
+            StdinClosed, InvalidRequest, LimitExceeded: as `StdinQueue.accept` has them; the future likewise.
+        """
+        if not self._waiting and self._has_room(data):
+            taken = self._accept(session, offset, data, end)
+            self.poke()
+            return taken
+        accepted: asyncio.Future[int] = self._loop.create_future()
+        self._waiting.append(_Waiting(session, offset, data, end, accepted))
+        return accepted
 
     def give_up(self) -> None:
         """Drop what is unread, since nobody will read it, and close; idempotent."""
@@ -63,7 +91,7 @@ class StdinFeeder:
         if fd != -1 and self._owns_fd:
             os.close(fd)
         self.queue.close()
-        self._wake()
+        self._admit()
 
     def _finish(self) -> None:
         self._drained()
@@ -80,8 +108,27 @@ class StdinFeeder:
             self._loop.remove_writer(self._fd)
             self._writing = False
 
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+    def _has_room(self, data: Data) -> bool:
+        return self._fd == -1 or self.queue.broken or self.queue.has_room(len(data))
+
+    def _accept(self, session: str, offset: int | None, data: Data, end: bool) -> int:
+        if self._fd == -1 and not (self.queue.ended or self.queue.broken):
+            raise StdinClosed("stdin is closed: this backend does not run any more")
+        start = self.queue.offset_of(session) if offset is None else offset
+        return self.queue.accept(session, start, data, end)
+
+    def _admit(self) -> bool:
+        """Accept what waited, as far as there is room; return whether anything was accepted."""
+        accepted = False
+        while self._waiting and self._has_room(self._waiting[0].data):
+            waiting = self._waiting.popleft()
+            if waiting.accepted.done():
+                continue
+            try:
+                offset = self._accept(waiting.session, waiting.offset, waiting.data, waiting.end)
+            except ExecZMQError as error:
+                waiting.accepted.set_exception(error)
+            else:
+                waiting.accepted.set_result(offset)
+                accepted = True
+        return accepted

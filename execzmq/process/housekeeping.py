@@ -1,4 +1,4 @@
-"""Own when logs give space back and when finished processes are forgotten; what goes is `retention`'s decision.
+"""Own when logs give space back and finished processes are forgotten; what goes is `retention`'s decision.
 
 Counts what is written and looks at the disk only when the count says that the budget may be passed.
 """

@@ -215,15 +215,16 @@ class ManagedProcess:
 
     # Who waits for it
 
-    async def wait_change(self, timeout: float) -> None:
-        """Return at the next event, or after `timeout` seconds. Cancelling leaves nothing behind."""
+    async def wait_change(self, seconds: float) -> None:
+        """Return at the next event, or after `seconds`. Cancelling leaves nothing behind."""
+        # Python 3.11's `wait_for` loses a cancellation that comes together with the event.
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
+        timer = self._loop.call_later(seconds, _wake, waiter)
         try:
-            await asyncio.wait_for(waiter, timeout)
-        except TimeoutError:
-            pass
+            await waiter
         finally:
+            timer.cancel()
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
@@ -310,8 +311,7 @@ class ManagedProcess:
         self._observer.event_recorded(self, record, payload)
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            _wake(waiter)
 
     def _record(self, kind: Kind, payload: dict[str, Any]) -> None:
         for pump in self.pumps.values():
@@ -368,6 +368,11 @@ class ManagedProcess:
         for pump in self.pumps.values():
             if pump.is_open:
                 pump.discard()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 _ACTIONS: dict[Action, Callable[[ManagedProcess], None]] = {

@@ -1,4 +1,4 @@
-"""Own the bytes of events that are not output, as they stand in a log, and the events made of log records. Pure."""
+"""Own the bytes of events that are no output, as a log has them, and the events made of records. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+from execzmq.process.paging import Dropped, LogPage
 from execzmq.types.events import Closed, Event, Exited, Failed, Gap, Notice, Output, Started
 from execzmq.types.results import ExitResult
 
 if TYPE_CHECKING:
     from execzmq.process.index import Record
-    from execzmq.process.log import LogPage
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def encode(value: dict[str, Any]) -> bytes:
     """Return the bytes of a payload; text that is no UTF-8 survives as escapes."""
-    return json.dumps(value, separators=(",", ":")).encode("ascii")
+    return _encode(value).encode("ascii")
 
 
 def decode(payload: bytes) -> dict[str, Any]:
@@ -44,7 +47,7 @@ def result_from_dict(fields: dict[str, Any]) -> ExitResult:
 
 def event_of(record: Record, payload: dict[str, Any], data: bytes) -> Event:
     """Return the event that a log record and its payload, or its output bytes, make."""
-    if record.kind == "output":
+    if record.stream != "meta":
         return Output(record.seq, record.stream, record.offset, data, record.time)
     if record.kind == "started":
         return Started(record.seq, int(payload.get("pid", 0)), record.time)
@@ -62,7 +65,7 @@ def events_of(page: LogPage) -> list[Event]:
     events: list[Event] = []
     position = 0
     for entry in page.entries:
-        if not hasattr(entry, "kind"):
+        if isinstance(entry, Dropped):
             events.append(Gap(entry.from_seq, entry.to_seq, entry.bytes))
             continue
         length = entry.length if entry.kind == "output" else 0

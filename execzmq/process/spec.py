@@ -60,11 +60,24 @@ def spec_of(
 ) -> ProcessSpec:
     """Return what is remembered of a start with these parameters."""
     return ProcessSpec(
-        process_id=process_id, instance=instance, name=params.name, argv=params.argv, cwd=cwd, tty=params.tty,
-        stdin=params.stdin, timeout=params.timeout, timeout_grace=params.timeout_grace, lifetime=params.lifetime,
-        backpressure=params.backpressure, log_budget=budget, drain_limit=params.drain_limit, starter=starter,
-        digest=digest, requested_at=now, exact_env=params.env == {} and params.env_policy is None,
-    )  # fmt: skip
+        process_id=process_id,
+        instance=instance,
+        name=params.name,
+        argv=params.argv,
+        cwd=cwd,
+        tty=params.tty,
+        stdin=params.stdin,
+        timeout=params.timeout,
+        timeout_grace=params.timeout_grace,
+        lifetime=params.lifetime,
+        backpressure=params.backpressure,
+        log_budget=budget,
+        drain_limit=params.drain_limit,
+        starter=starter,
+        digest=digest,
+        requested_at=now,
+        exact_env=params.env == {} and params.env_policy is None,
+    )
 
 
 def spec_to_record(spec: ProcessSpec) -> dict[str, Any]:

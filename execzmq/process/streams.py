@@ -1,8 +1,9 @@
 """Own the reading ends of one process: when bytes move from a pipe or terminal into its log.
 
-The gather rule: bytes that come after a silence of `GATHER_TIME` are an event at once; what comes sooner waits
-until `GATHER_TIME` is over, `MAX_EVENT` is reached, the other stream speaks, or the command exits. A stream
-that dribbles is not listened to while it waits, so that it costs one wake-up per event and not per write.
+The gather rule: bytes that come after a silence of `GATHER_TIME` are an event at once; what comes sooner
+waits until `GATHER_TIME` is over, `MAX_EVENT` is reached, the other stream speaks, or the command exits. A
+stream that dribbles is not listened to while it waits, so that it costs one wake-up per event and not per
+write.
 Knows nothing of seqs, results or who watches.
 """
 
@@ -80,10 +81,8 @@ class TerminalSource:
     def move(self, log: OutputLog, stream: Stream, limit: int) -> int:
         """Move what is there; the end of a terminal is EIO on Linux."""
         ended = False
-        try:
+        with contextlib.suppress(BlockingIOError):
             ended = self._fill(min(limit, _PIPE_CAPACITY)) == 0
-        except BlockingIOError:
-            pass
         try:
             return self._pipe.move(log, stream, limit)
         except BlockingIOError:
@@ -135,7 +134,7 @@ class StreamPump:
 
     Args:
         source: owned from now on.
-        before: called before bytes are taken, so that pending bytes of the other stream become an event first.
+        before: called before bytes are taken, so that those of the other stream become an event first.
         commit: called when the pending bytes of this stream are to become an event.
         ended: called once, at the end of the stream, when nothing is pending any more.
         clock: Unix seconds.

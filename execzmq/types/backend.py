@@ -80,8 +80,8 @@ class ExecProcess(Protocol):
     async def release_keyboard(self) -> None:
         """Give the keyboard back; no error if this session does not hold it."""
 
-    async def wait(self, until: Literal["exited", "closed"], timeout: float) -> ProcessInfo:
-        """Wait at most `timeout` seconds (at most 30) and return the description as it is then."""
+    async def wait(self, until: Literal["exited", "closed"], seconds: float, /) -> ProcessInfo:
+        """Wait at most `seconds` (at most 30) and return the description as it is then."""
 
     async def info(self) -> ProcessInfo:
         """Describe the process."""
