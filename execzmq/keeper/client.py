@@ -8,6 +8,7 @@ must not know the log or the wire.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -155,6 +156,7 @@ class KeeperClient:
         self._pending = _Pending()
         self._running: dict[str, SpawnedProcess] = {}
         self._outbox = _Outbox(channel, self._lose)
+        self._is_losing = False
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(channel.fileno(), self._on_readable)
@@ -307,12 +309,15 @@ class KeeperClient:
             self._lose(exc)
 
     def _on_readable(self) -> None:
-        """Take all that has come: a wake-up costs more than a packet."""
         try:
-            while not self._is_closed and (packet := self._channel.receive()) is not None:
-                self._take(packet)
+            self._take_all()
         except (EOFError, OSError) as exc:
             self._lose(exc)
+
+    def _take_all(self) -> None:
+        """Take all that has come: a wake-up costs more than a packet."""
+        while not self._is_closed and (packet := self._channel.receive()) is not None:
+            self._take(packet)
 
     def _take(self, packet: Packet) -> None:
         fds = packet.fds
@@ -391,9 +396,14 @@ class KeeperClient:
 
     def _lose(self, cause: Exception) -> None:
         """The keeper has gone: by `quit` as asked for, otherwise everyone is told."""
-        if self._is_closed:
+        if self._is_closed or self._is_losing:
             return
-        asked = self._pending.end is not None
+        self._is_losing = True
+        # The socket tells its error once and before the last words, which may be why the keeper refuses.
+        for _ in range(2):
+            with contextlib.suppress(EOFError, OSError):
+                self._take_all()
+        asked = self._pending.end is not None and not self._pending.end.done()
         greeting = self._pending.ready is None or not self._pending.ready.done()
         self._disconnect(KeeperLost(f"the keeper has gone: {str(cause) or 'it closed the connection'}"))
         if not asked and not greeting:

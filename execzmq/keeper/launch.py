@@ -122,7 +122,8 @@ def check_launch(launch: Launch) -> None:
 
 def _has_plain_strings(launch: Launch) -> bool:
     """Tell quickly that no string can be wrong: naming each one for an error would cost every start."""
-    strings = [*launch.argv, *launch.env, *launch.env.values(), launch.arg0 or b"", launch.cwd or b""]
+    others = [launch.arg0 or b"", launch.cwd or b"", launch.folder or b""]
+    strings = [*launch.argv, *launch.env, *launch.env.values(), *others]
     # A variable's name and value are one string, so that each must be below half.
     return b"\0" not in b"".join(strings) and 2 * max(map(len, strings)) < MAX_STRING_BYTES
 
@@ -135,6 +136,8 @@ def _strings(launch: Launch) -> Iterator[tuple[str, bytes]]:
         yield "arg0", launch.arg0
     if launch.cwd is not None:
         yield "cwd", launch.cwd
+    if launch.folder is not None:
+        yield "folder", launch.folder
     for name, value in launch.env.items():
         yield f"env {show(name)[:64]}", name + b"=" + value
 

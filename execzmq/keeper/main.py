@@ -268,7 +268,8 @@ class Keeper:
                 # A full disk may have room later: the record stays in memory until then.
                 with contextlib.suppress(OSError):
                     record.write_exit()
-        self._finished = all(record.recorded and record.is_drained() for record in self._table)
+        if all(record.recorded and record.is_drained() for record in self._table):
+            self._finished = True
 
     def _end_all(self) -> None:
         """Kill everything below this process; who cannot die in time is left."""

@@ -1,4 +1,4 @@
-"""A keeper of the test's own with its client, and children that say when they are ready. Owns what it starts."""
+"""A keeper of the test's own with its client, and short ways to use both. Owns what it starts."""
 
 import asyncio
 import contextlib
@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from execzmq.keeper.client import KeeperClient, Mode
 from execzmq.keeper.handover import SpawnedProcess
-from execzmq.keeper.launch import Launch
+from execzmq.keeper.launch import Launch, SpawnError
 
 ENV = {b"PATH": os.fsencode(os.path.dirname(sys.executable)) + b":/usr/bin:/bin"}
 
@@ -101,6 +103,17 @@ class Harness:
             process.close()
         self.client.forget(wanted.process_id)
         return Done(os.waitstatus_to_exitcode(status), out, err)
+
+    async def settle(self) -> None:
+        """Wait until the keeper has done all that it was asked for."""
+        with pytest.raises(SpawnError):
+            await self.client.release("nobody")
+
+    async def reap(self) -> None:
+        """Wait for the end of a keeper that this process started and another server has ended."""
+        with contextlib.suppress(ChildProcessError):
+            await asyncio.to_thread(os.waitpid, self.client.pid, 0)
+        await self.client.aclose()
 
     def fd_count(self) -> int:
         """Count the keeper's descriptors."""

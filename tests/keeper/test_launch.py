@@ -16,6 +16,7 @@ GOOD = Launch(process_id="p", argv=(b"true",), env={b"A": b"1"})
         ({"argv": (b"",)}, "empty_program", None),
         ({"argv": (b"printf", b"a\0b")}, "nul_in_name", "argv[1]"),
         ({"cwd": b"/a\0b"}, "nul_in_name", "cwd"),
+        ({"folder": b"/a\0b"}, "nul_in_name", "folder"),
         ({"arg0": b"\0"}, "nul_in_name", "arg0"),
         ({"env": {b"A": b"\0"}}, "nul_in_name", "env A"),
         ({"env": {b"A\0": b""}}, "nul_in_name", "env A\0"),

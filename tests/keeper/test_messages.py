@@ -32,7 +32,7 @@ PACKETS = [
 
 @pytest.mark.parametrize(("direction", "line"), PACKETS)
 def test_golden_messages_keep_their_bytes(direction: str, line: bytes) -> None:
-    """Each message of this version is read, and written again byte by byte: an older keeper understands it."""
+    """Each message of this version is read, and written again byte by byte."""
     assert encode(decode(line, DIRECTIONS[direction])) == line
 
 
@@ -133,4 +133,9 @@ def test_error_keeps_its_facts() -> None:
     """A refusal comes out as it went in."""
     error = SpawnError("not_found", 2, "no such program", {"program": "x"})
     again = spawn_error_from(decode(encode(error_message("spawn", "p", error)), FROM_KEEPER))
-    assert (again.reason, again.errno, again.message, again.details) == ("not_found", 2, str(error), {"program": "x"})
+    assert (again.reason, again.errno, again.message, again.details) == (
+        "not_found",
+        2,
+        str(error),
+        {"program": "x"},
+    )
