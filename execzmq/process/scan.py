@@ -11,8 +11,8 @@ import os
 import signal
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,6 +21,8 @@ from execzmq.process.census import Census, Entry, Evidence, Scope, StreamId
 from execzmq.process.environ import MARK_NAME
 from execzmq.types.results import ProcessRef
 
+STUCK_AFTER = 5.0
+"""Seconds after which a pass counts as stuck."""
 HAS_PROC = os.path.exists("/proc/self/stat")
 _COMMAND_MOST = 4096
 _PIECE = 64 * 1024
@@ -65,9 +67,9 @@ class TreeScanner:
         self.keeper_pid = keeper_pid
         self._living = living
         self._waiting: list[_Request] = []
-        self._running = False
+        self._running: _Run | None = None
+        self._stuck = 0
         self._closed = False
-        self._executor: ThreadPoolExecutor | None = None
 
     async def family(self, scope: Scope) -> Family:
         """Look at the machine and return who belongs to `scope`; remembers them in `scope.known`.
@@ -81,47 +83,77 @@ class TreeScanner:
             raise RuntimeError("the scanner is closed")
         answer: asyncio.Future[Family] = asyncio.get_running_loop().create_future()
         self._waiting.append((scope, answer))
-        if not self._running:
+        if self._running is None:
             self._start_pass()
         return await answer
 
     def close(self) -> None:
-        """Give up the thread; whoever waits is cancelled. Idempotent."""
+        """Look no more; whoever waits is cancelled. Idempotent."""
         self._closed = True
+        run, self._running = self._running, None
         waiting, self._waiting = self._waiting, []
+        if run is not None:
+            run.timer.cancel()
+            waiting += run.requests
         for _, answer in waiting:
             answer.cancel()
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=False, cancel_futures=True)
 
     def _start_pass(self) -> None:
         requests, self._waiting = self._waiting, []
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, "execzmq-scan")
-        self._running = True
         wanted = dict.fromkeys(scope for scope, _ in requests)
         scopes = dict.fromkeys([*self._living(), *wanted])
-        work = Pass(
-            list(scopes), list(wanted), [scope for scope in scopes if _has_leader(scope)], self.keeper_pid
-        )
-        done = asyncio.get_running_loop().run_in_executor(self._executor, work.look)
-        done.add_done_callback(lambda done: self._end_pass(done, requests))
+        unmet = [scope for scope in scopes if _has_leader(scope)]
+        work = Pass(list(scopes), list(wanted), unmet, self.keeper_pid, shallow=self._stuck > 0)
+        loop = asyncio.get_running_loop()
+        run = _Run(requests, loop.call_later(STUCK_AFTER, self._is_stuck))
+        self._running = run
+        # Not a pool: at its exit Python waits for the threads of pools, also for one that is stuck.
+        threading.Thread(target=self._work, args=(loop, run, work), name="execzmq-scan", daemon=True).start()
 
-    def _end_pass(self, done: asyncio.Future[dict[Scope, Look]], requests: list[_Request]) -> None:
-        self._running = False
-        failure = RuntimeError("the scanner is closed") if done.cancelled() else done.exception()
-        if failure is not None:
-            for _, answer in requests:
-                if not answer.done():
-                    answer.set_exception(failure)
+    def _work(self, loop: asyncio.AbstractEventLoop, run: _Run, work: Pass) -> None:
+        outcome: dict[Scope, Look] | Exception
+        try:
+            outcome = work.look()
+        except Exception as error:
+            outcome = error
+        with suppress(RuntimeError):  # the loop may have ended meanwhile
+            loop.call_soon_threadsafe(self._end_pass, run, outcome)
+
+    def _end_pass(self, run: _Run, outcome: dict[Scope, Look] | Exception) -> None:
+        if run.is_stuck:
+            self._stuck -= 1
+        if run is not self._running:
+            return
+        run.timer.cancel()
+        self._running = None
+        if isinstance(outcome, Exception):
+            for _, answer in _unanswered(run.requests):
+                answer.set_exception(outcome)
         else:
-            for scope, seen in done.result().items():
+            for scope, seen in outcome.items():
                 scope.known = frozenset(member.entry.identity for member in seen.family.members)
                 scope.session_over = seen.session_over
-            _answer(done.result(), requests)
-        if self._waiting and not self._closed:
+            _answer(outcome, run.requests)
+        if self._waiting:
             self._start_pass()
+
+    def _is_stuck(self) -> None:
+        """Look again without what can hang: the memory of a process that waits for a dead disk."""
+        run, self._running = self._running, None
+        if run is not None:
+            run.is_stuck = True
+            self._stuck += 1
+            self._waiting = [*_unanswered(run.requests), *self._waiting]
+            self._start_pass()
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """A pass under way: who waits for it, and what happens if it takes too long."""
+
+    requests: list[_Request]
+    timer: asyncio.TimerHandle
+    is_stuck: bool = False
 
 
 class Look(NamedTuple):
@@ -134,11 +166,14 @@ class Look(NamedTuple):
 def _answer(found: dict[Scope, Look], requests: list[_Request]) -> None:
     """Answer a few and then the others, so that not all of them act in one turn of the loop."""
     now, later = requests[:_ANSWERS], requests[_ANSWERS:]
-    for scope, answer in now:
-        if not answer.done():
-            answer.set_result(found[scope].family)
+    for scope, answer in _unanswered(now):
+        answer.set_result(found[scope].family)
     if later:
         asyncio.get_running_loop().call_soon(_answer, found, later)
+
+
+def _unanswered(requests: list[_Request]) -> list[_Request]:
+    return [(scope, answer) for scope, answer in requests if not answer.done()]
 
 
 @dataclass(slots=True)
@@ -151,12 +186,14 @@ class Pass:
         unmet: those whose number is that of the command, as its pidfd has just vouched, and whose start is
             not known yet.
         keeper: pid of the keeper.
+        shallow: look at nothing that can hang; orphans are then known by their session alone, or from before.
     """
 
     scopes: list[Scope]
     wanted: list[Scope]
     unmet: list[Scope]
     keeper: int
+    shallow: bool = False
 
     def look(self) -> dict[Scope, Look]:
         """Return what belongs to each scope that is wanted; may take long."""
@@ -168,20 +205,19 @@ class Pass:
         oldest = min(scope.start for scope in self.wanted)
 
         def evidence(pid: int) -> Evidence | None:
-            return read_evidence(pid) if entries[pid].start >= oldest else None
+            return read_evidence(pid) if entries[pid].start >= oldest and not self.shallow else None
 
         census = Census(entries, self.scopes, protected=protected, keeper=self.keeper, look=evidence)
-        return {scope: _look_for(scope, census) for scope in self.wanted}
+        return {scope: self._look_for(scope, census) for scope in self.wanted}
 
+    def _look_for(self, scope: Scope, census: Census) -> Look:
+        members, strays = census.of(scope)
+        family = Family(self._with_commands(members), self._with_commands(strays))
+        return Look(family, census.session_is_over(scope))
 
-def _look_for(scope: Scope, census: Census) -> Look:
-    members, strays = census.of(scope)
-    family = Family(_with_commands(members), _with_commands(strays))
-    return Look(family, census.session_is_over(scope))
-
-
-def _with_commands(entries: Iterable[Entry]) -> tuple[Member, ...]:
-    return tuple(Member(entry, command_of(entry.pid)) for entry in entries)
+    def _with_commands(self, entries: Iterable[Entry]) -> tuple[Member, ...]:
+        name = name_of if self.shallow else command_of
+        return tuple(Member(entry, name(entry.pid)) for entry in entries)
 
 
 def ancestors(entries: dict[int, Entry], pid: int) -> set[int]:
@@ -289,7 +325,12 @@ def command_of(pid: int) -> str:
     words = (
         _read(pid, "cmdline", _PIECE)[:_COMMAND_MOST].replace(b"\0", b" ").decode(errors="replace").strip()
     )
-    return words or f"[{_read(pid, 'comm', 64).decode(errors='replace').strip()}]"
+    return words or name_of(pid)
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process in brackets."""
+    return f"[{_read(pid, 'comm', 64).decode(errors='replace').strip()}]"
 
 
 def _read(pid: int, name: str, piece: int) -> bytes:

@@ -68,6 +68,7 @@ class StdinQueue:
     ) -> None:
         self.ended = False
         self.broken = False
+        self._closed = False
         self._writer = writer_fd
         self._terminal = terminal
         self._on_segment = on_segment
@@ -180,6 +181,7 @@ class StdinQueue:
 
     def close(self) -> None:
         """Close the descriptors and leave the files to a later server. Idempotent."""
+        self._closed = True
         self._held = None
         self._segments.close()
         self._index.close()
@@ -189,7 +191,7 @@ class StdinQueue:
         return not (mark.end or self.ended or self.broken or request_end < mark.offset)
 
     def _require_open(self, offset: int) -> None:
-        if self.broken:
+        if self.broken or self._closed:
             raise StdinClosed("stdin is closed: the process does not read it any more", offset=offset)
         if self.ended:
             raise StdinClosed("stdin is closed: its end has been written", offset=offset)

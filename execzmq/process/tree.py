@@ -45,9 +45,7 @@ async def terminate(scope: Scope, scanner: TreeScanner, grace: float) -> Termina
     """
     ladder = _Ladder(scope, scanner)
     try:
-        if grace > 0:
-            await ladder.step(signal.SIGTERM, grace, RESCAN_SLOWEST)
-        if grace <= 0 or ladder.alive:
+        if grace <= 0 or not await ladder.step(signal.SIGTERM, grace, RESCAN_SLOWEST):
             await ladder.step(signal.SIGKILL, KILL_LIMIT, RESCAN)
         return ladder.report()
     finally:
@@ -148,13 +146,11 @@ class _Ladder:
         self._strays: tuple[Member, ...] = ()
         self._ended = asyncio.Event()
 
-    @property
-    def alive(self) -> bool:
-        """Tell whether somebody is left."""
-        return any(not target.ended for target in self._targets.values())
+    async def step(self, signo: signal.Signals, seconds: float, slowest: float) -> bool:
+        """Send a signal to everybody, newcomers too; return whether nobody is left before the time is over.
 
-    async def step(self, signo: signal.Signals, seconds: float, slowest: float) -> None:
-        """Send a signal to everybody, newcomers too, until nobody is left or the time is over."""
+        Only a look that finds nobody tells that: who is ending may have left a child since the last one.
+        """
         deadline = self._loop.time() + seconds
         reached: set[Identity] = set()
         pause = RESCAN
@@ -164,8 +160,8 @@ class _Ladder:
             self._note(family)
             await self._send(family, signo, reached)
             left = deadline - self._loop.time()
-            if not self.alive or left <= 0:
-                return
+            if not family.members or left <= 0:
+                return not family.members
             await self._wait_for_an_end(min(pause, left))
             pause = min(pause * 1.5, slowest)
 

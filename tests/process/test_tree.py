@@ -7,13 +7,14 @@ import pty
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from execzmq.process import tree
-from execzmq.process.census import Scope
+from execzmq.process import scan, tree
+from execzmq.process.census import Entry, Scope
 from execzmq.process.scan import TreeScanner, command_of, read_entry, stream_id
 from execzmq.process.tree import (
     foreground_group,
@@ -493,3 +494,55 @@ async def test_a_reaped_leader_whose_number_came_back_vouches_for_nothing(
     assert is_alive(other.pid)
     reaper.scopes[:] = [first, other]
     assert len((await kill(other, scanner)).ended) == 1
+
+
+@pytest.mark.slow
+async def test_a_stuck_look_at_one_process_does_not_save_the_others(
+    reaper: Reaper, scanner: TreeScanner, monkeypatch: pytest.MonkeyPatch
+):
+    """Where the memory of a process cannot be read for ever, sessions and ancestry still tell."""
+    hung = threading.Event()
+
+    def hang(pid: int) -> str:
+        hung.wait()
+        return ""
+
+    monkeypatch.setattr(scan, "command_of", hang)
+    monkeypatch.setattr(scan, "STUCK_AFTER", ms(100))
+    first = reaper.spawn(["sh", "-c", "sleep 60 & echo ready; wait"])
+    second = reaper.spawn(["sh", "-c", "echo ready; exec sleep 60"])
+    for _ in range(2):
+        reaper.wait_for("ready")
+    try:
+        reports = await asyncio.gather(kill(first, scanner), terminate(second, scanner, 5.0))
+    finally:
+        hung.set()
+    assert [len(report.ended) for report in reports] == [2, 1]
+    assert {ref.command for ref in reports[0].ended} <= {"[sh]", "[sleep]"}
+
+
+async def test_a_look_that_fails_tells_who_waits(scanner: TreeScanner, monkeypatch: pytest.MonkeyPatch):
+    """An error of the pass is raised where its result was awaited, and the next one works."""
+    with monkeypatch.context() as patch:
+        patch.setattr(scan, "read_entries", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await scanner.family(Scope(2**30))
+    assert (await scanner.family(Scope(2**30))).members == ()
+
+
+async def test_closing_cancels_who_waits(scanner: TreeScanner, monkeypatch: pytest.MonkeyPatch):
+    """A pass under way is forgotten."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> dict[int, Entry]:
+        begun.set()
+        go_on.wait()
+        return {}
+
+    monkeypatch.setattr(scan, "read_entries", slow)
+    waiting = asyncio.create_task(scanner.family(Scope(2**30)))
+    await asyncio.to_thread(begun.wait)
+    scanner.close()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
