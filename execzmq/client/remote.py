@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from execzmq.client.core import Connection
 from execzmq.client.follow import Early, Follower
@@ -21,6 +23,7 @@ from execzmq.protocol.values import (
 )
 from execzmq.protocol.wire import Frame, Message
 from execzmq.settings import LONG_POLL, PROTOCOL_VERSION, Settings
+from execzmq.types.events import Event
 from execzmq.types.params import ExecParams
 from execzmq.types.results import ProcessInfo, ReadResponse, ServerInfo, TerminateReport, signal_number
 
@@ -35,7 +38,7 @@ class RemoteBackend:
         self._connection = connection
         self._name = name
         self._is_local = _is_local(connection.info, host)
-        self._writers: dict[tuple[str, int], Writer] = {}
+        self._writers: WeakValueDictionary[tuple[str, int], Writer] = WeakValueDictionary()
 
     @classmethod
     async def open(cls, info: ConnectionInfo, seconds: float = OPEN_TIMEOUT) -> RemoteBackend:
@@ -91,7 +94,8 @@ class RemoteBackend:
                 early.close()
             raise
         process_id, instance = answer.content["process_id"], answer.content["instance"]
-        process = self._handle(process_id, instance, early, _tell_every(params))
+        writer = partial(self._writer, process_id, instance, is_first=not answer.content["repeated"])
+        process = RemoteProcess(self._connection, process_id, instance, writer, early, _tell_every(params))
         if params.backpressure == "pause":
             self._connection.received(process_id, instance, 0)
         return process
@@ -100,7 +104,8 @@ class RemoteBackend:
         """Find a process; see `ExecBackend`."""
         answer = await self._connection.call("describe", {"id_or_name": id_or_name})
         info = process_info_from_wire(answer.content["process"])
-        return self._handle(info.process_id, info.instance)
+        writer = partial(self._writer, info.process_id, info.instance, is_first=False)
+        return RemoteProcess(self._connection, info.process_id, info.instance, writer)
 
     async def list_processes(self) -> list[ProcessInfo]:
         """Describe every process that is not forgotten, oldest first."""
@@ -123,20 +128,17 @@ class RemoteBackend:
         """Close the connection; idempotent. The server and its processes live on."""
         await self._connection.aclose()
 
-    def _handle(
-        self, process_id: str, instance: int, early: Early | None = None, tell_every: int | None = None
-    ) -> RemoteProcess:
-        def writer() -> Writer:
-            return self._writer(process_id, instance)
+    def _writer(self, process_id: str, instance: int, *, is_first: bool) -> Writer:
+        """Return the one writer of this session to a process: all handles of it share its offset.
 
-        return RemoteProcess(self._connection, process_id, instance, writer, early, tell_every)
-
-    def _writer(self, process_id: str, instance: int) -> Writer:
-        """Return the one writer of this session to a process: all handles of it share its offset."""
+        Args:
+            is_first: this session cannot have written to the process before.
+        """
         key = (process_id, instance)
-        if key not in self._writers:
-            self._writers[key] = Writer(self._connection, process_id, lambda: self._writers.pop(key, None))
-        return self._writers[key]
+        writer = self._writers.get(key)
+        if writer is None:
+            writer = self._writers[key] = Writer(self._connection, process_id, is_first=is_first)
+        return writer
 
     async def _begin(self, content: dict[str, Any], buffers: list[Frame]) -> Message:
         """Ask for a start; a server that is newer than this client knows is asked again, by the same id."""
@@ -163,6 +165,7 @@ class RemoteProcess:
         self._process_id = process_id
         self._instance = instance
         self._writer = writer
+        self._own_writer: Writer | None = None
         self._early = early
         self._tell_every = tell_every
 
@@ -176,8 +179,18 @@ class RemoteProcess:
         """Name the life of the process_id that this handle speaks of."""
         return self._instance
 
-    def subscribe_events(self, after_seq: int = 0) -> Follower:
-        """Follow the process; the iterator also gives all that is there at a time, by `next_batch`."""
+    async def subscribe_events(self, after_seq: int = 0) -> AsyncGenerator[Event, None]:
+        """Yield every event after `after_seq` once and in order."""
+        follower = self.follow(after_seq)
+        try:
+            while batch := await follower.next_batch():
+                for event in batch:
+                    yield event
+        finally:
+            await follower.aclose()
+
+    def follow(self, after_seq: int = 0) -> Follower:
+        """Do as `subscribe_events`, for a caller that takes all that is there at a time and closes it."""
         early, self._early = self._early, None
         return Follower(
             self._connection,
@@ -204,7 +217,9 @@ class RemoteProcess:
 
     async def write(self, data: bytes, end: bool = False) -> int:
         """Append to stdin; cancelled, a part may have been accepted, in order."""
-        return await self._writer().write(data, end)
+        if self._own_writer is None:
+            self._own_writer = self._writer()
+        return await self._own_writer.write(data, end)
 
     async def signal(self, signal: str | int) -> None:
         """Send a signal to the command's process group."""

@@ -6,11 +6,10 @@ A piece is sent at its offset among all bytes of this session, so that a repeate
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from execzmq.client.core import Connection
 from execzmq.client.requester import Answer
-from execzmq.errors import RemoteProtocolError, RequestRejected, RequestTimeout, WrongEpoch
+from execzmq.errors import RemoteProtocolError, RequestRejected, RequestTimeout, StdinClosed, WrongEpoch
 from execzmq.protocol.wire import Message
 from execzmq.settings import CALL_TIMEOUT, LONG_POLL, WRITE_PIECE
 
@@ -22,32 +21,36 @@ class Writer:
     """The one writer of a session to a process; several tasks may use it.
 
     Args:
-        on_end: called when the end has been written, so nothing can follow.
+        is_first: nothing has been written by this session before; else it is asked how much.
     """
 
-    def __init__(self, connection: Connection, process_id: str, on_end: Callable[[], object]) -> None:
+    def __init__(self, connection: Connection, process_id: str, *, is_first: bool) -> None:
         self._connection = connection
         self._process_id = process_id
-        self._on_end = on_end
         self._turn = asyncio.Lock()
         self._offset = 0
-        self._is_sure = True
+        self._is_sure = is_first
+        self._has_ended = False
         self._under_way: asyncio.Future[Answer] | None = None
 
     async def write(self, data: bytes | memoryview, end: bool) -> int:
         """Write all of `data`, and the end of stdin after it where `end` says so; return the bytes.
 
         Waits while the process does not read. Cancelled, a part may have been accepted, in order.
+
+        Raises:
+            StdinClosed: the end was written before, or nobody reads it.
         """
         view = memoryview(data).cast("B")
         async with self._turn:
+            if self._has_ended:
+                raise StdinClosed(f"the end of the stdin of {self._process_id} has been written")
             if not self._is_sure:
                 await self._learn_offset()
             for begin in range(0, max(len(view), 1), WRITE_PIECE):
                 piece = view[begin : begin + WRITE_PIECE]
                 await self._write_piece(piece, end and begin + WRITE_PIECE >= len(view))
-        if end:
-            self._on_end()
+            self._has_ended = end
         return len(view)
 
     async def _write_piece(self, piece: memoryview, end: bool) -> None:
