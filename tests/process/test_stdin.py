@@ -9,17 +9,21 @@ import select
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import tty
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from execzmq.errors import InvalidRequest, LimitExceeded, StdinClosed
 from execzmq.process import stdin, stdin_files
 from execzmq.process.stdin import FEED_MOST, StdinQueue, eof_bytes
-from execzmq.process.stdin_files import RECORD_SIZE, InputRecord, unpack_records
+from execzmq.process.stdin_files import RECORD_SIZE
 from execzmq.settings import KIB, MIB, STDIN_UNREAD
 from tests.support import child, deadline
 
@@ -258,6 +262,8 @@ def test_close_is_idempotent_and_leaves_the_files(folder: Path, pipe: tuple[int,
     queue.close()
     queue.close()
     assert segments(folder) == ["in.0"]
+    with pytest.raises(StdinClosed):
+        queue.accept("a", 1, b"y", False)
     queue.discard()
     queue.discard()
     assert segments(folder) == []
@@ -364,8 +370,8 @@ def test_a_terminal_gets_every_byte_c34(folder: Path, terminal: tuple[int, int])
 def test_a_long_line_through_a_pipe_is_exact_c35(folder: Path, pipe: tuple[int, int]):
     """6000 characters in pieces of 500: a pipe cuts nothing."""
     script = ["sh", "-c", "IFS= read -r x; echo ${#x}"]
-    process = subprocess.Popen(script, stdin=pipe[0], stdout=subprocess.PIPE)
     os.set_blocking(pipe[0], True)
+    process = subprocess.Popen(script, stdin=pipe[0], stdout=subprocess.PIPE)
     queue = StdinQueue(folder, pipe[1])
     line = b"a" * 6000 + b"\n"
     for start in range(0, len(line), 500):
@@ -476,30 +482,48 @@ def test_a_terminal_recovers_whether_its_line_is_finished(folder: Path, terminal
     queue.close()
 
 
-def test_the_index_does_not_grow_for_ever(folder: Path, pipe: tuple[int, int], monkeypatch):
-    """A long index is written anew with one record per session, and read back the same."""
-    monkeypatch.setattr(stdin_files, "INDEX_MOST", 10 * RECORD_SIZE)
-    queue = StdinQueue(folder, pipe[1])
-    queue._index = stdin_files.InputIndex(folder)
-    for number in range(100):
-        queue.accept(f"s{number % 3}", number // 3, b"x", False)
-    assert (folder / "in.idx").stat().st_size <= 13 * RECORD_SIZE
-    assert len(feed_all(queue, pipe[0])) == 100
-    queue = StdinQueue.recover(folder, pipe[1], killed(queue))
-    assert [queue.offset_of(f"s{number}") for number in range(3)] == [34, 33, 33]
-    assert queue.drained
-    queue.close()
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(0, 2), st.integers(0, 40), st.integers(0, 90)),
+        st.tuples(st.just("feed"), st.just(0), st.just(0), st.integers(1, 60)),
+        st.tuples(st.just("kill"), st.just(0), st.just(0), st.just(0)),
+    ),
+    max_size=40,
+)
 
 
-def test_records_are_read_up_to_the_first_damaged_one():
-    """A record is whole or not there."""
-    records = [InputRecord(bytes([n]) * 16, n, n * 2, n % 2 == 1) for n in range(5)]
-    data = b"".join(record.pack() for record in records)
-    assert unpack_records(data) == records
-    assert unpack_records(data[:-1]) == records[:-1]
-    spoilt = bytearray(data)
-    spoilt[2 * RECORD_SIZE + 3] ^= 1
-    assert unpack_records(bytes(spoilt)) == records[:2]
+@given(STEPS)
+def test_whatever_is_repeated_and_whenever_it_is_killed_each_byte_comes_once(
+    steps: list[tuple[str, int, int, int]],
+):
+    """Sessions that repeat, overlap and jump ahead, fed by pieces, with kills in between."""
+    with tempfile.TemporaryDirectory() as name, mock.patch.object(stdin_files, "SEGMENT", 50):
+        read, write = os.pipe2(os.O_NONBLOCK)
+        queue = StdinQueue(Path(name), write)
+        expected, seen, offsets = b"", b"", [0, 0, 0]
+        for what, session, back, size in steps:
+            if what == "write":
+                offset = max(0, offsets[session] + 5 - back)
+                data = bytes((session * 80 + position) % 256 for position in range(offset, offset + size))
+                if offset > offsets[session]:
+                    with pytest.raises(InvalidRequest):
+                        queue.accept(str(session), offset, data, False)
+                    continue
+                new = data[offsets[session] - offset :]
+                expected, offsets[session] = expected + new, offsets[session] + len(new)
+                assert queue.accept(str(session), offset, data, False) == offsets[session]
+            elif what == "feed":
+                with mock.patch.object(stdin, "FEED_MOST", size):
+                    queue.feed()
+            else:
+                queue = StdinQueue.recover(Path(name), write, killed(queue))
+                assert [queue.offset_of(str(one)) for one in range(3)] == offsets
+            seen += read_now(read)
+        seen += feed_all(queue, read)
+        assert seen == expected
+        queue.close()
+        os.close(read)
+        os.close(write)
 
 
 @pytest.mark.slow
