@@ -44,9 +44,17 @@ class JoinedTerminal:
         """
         output = Output()
         with contextlib.closing(output), Terminal(0, self._changed.set) as terminal:
+            seq, is_cut = 0, False
+            if past is not None:
+                picture, seq = await replay.picture_of(self._process, past)
+                is_cut = picture.is_cut
+                terminal.modes.feed(picture.data)
+                await output.write("stdout", picture.data)
+                await output.finish()
             try:
-                is_holder = await self._keyboard.claim(take_over=take_over)
-                watching = asyncio.create_task(self._show(terminal, output, past, redraw=is_holder))
+                if await self._keyboard.claim(take_over=take_over) and is_cut:
+                    await self._keyboard.redraw()
+                watching = asyncio.create_task(self._show(terminal, output, seq))
                 typing = asyncio.create_task(self._type())
                 fitting = asyncio.create_task(self._fit())
                 return await _first_of(watching, typing, fitting)
@@ -68,17 +76,7 @@ class JoinedTerminal:
             self._changed.clear()
             await self._keyboard.fit()
 
-    async def _show(
-        self, terminal: Terminal, output: Output, past: ProcessInfo | None, *, redraw: bool
-    ) -> ExitResult:
-        seq = 0
-        if past is not None:
-            picture, seq = await replay.picture_of(self._process, past)
-            terminal.modes.feed(picture.data)
-            await output.write("stdout", picture.data)
-            if redraw and picture.is_cut:
-                await self._keyboard.redraw()
-
+    async def _show(self, terminal: Terminal, output: Output, seq: int) -> ExitResult:
         def shown(event: events.Output) -> bytes:
             terminal.modes.feed(event.data)
             return event.data

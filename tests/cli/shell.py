@@ -13,7 +13,7 @@ import termios
 from collections.abc import Iterator
 from typing import Any
 
-from tests.support import Deadline, deadline
+from tests.support import deadline
 
 EXECZMQ = (sys.executable, "-m", "execzmq")
 SECONDS = 20.0
@@ -40,16 +40,17 @@ def running(*words: str, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
                 process.kill()
 
 
-def read_until(fd: int, wanted: bytes, limit: Deadline | None = None) -> bytes:
+def read_until(fd: int, wanted: bytes, *, said: bytes = b"") -> bytes:
     """Read a descriptor until `wanted`, a regular expression, is in what it said; return all of that.
 
-    Raises:
-        AssertionError: it ended, or the deadline passed, before.
+    Args:
+        said: what was read before.
     """
-    limit = limit or deadline(SECONDS)
-    said = b""
+    limit = deadline(SECONDS)
     while not re.search(wanted, said, re.DOTALL):
-        ready, _, _ = select.select([fd], [], [], max(limit.left(), 0))
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        ready = poll.poll(limit.left() * 1000)
         assert ready, f"{wanted!r} is not in {said!r}"
         piece = os.read(fd, 65536)
         assert piece, f"{wanted!r} is not in {said!r}, and nothing follows"
@@ -67,6 +68,7 @@ class UserTerminal:
 
     def __init__(self, *words: str, rows: int = 24, cols: int = 80, **options: Any) -> None:
         self.master, self.slave = os.openpty()
+        self._unseen = b""
         self.resize(rows, cols)
         self.modes_before = termios.tcgetattr(self.slave)
         slave = self.slave
@@ -103,8 +105,15 @@ class UserTerminal:
         os.write(self.master, keys)
 
     def expect(self, wanted: bytes) -> bytes:
-        """Look at the screen until `wanted`, a regular expression, has appeared since the last look."""
-        return read_until(self.master, wanted)
+        """Look at the screen until `wanted`, a regular expression, comes after what was looked at before.
+
+        Return what there was up to its end.
+        """
+        said = read_until(self.master, wanted, said=self._unseen)
+        found = re.search(wanted, said, re.DOTALL)
+        assert found is not None
+        self._unseen = said[found.end() :]
+        return said[: found.end()]
 
     def is_raw(self) -> bool:
         """Tell whether keys go through as they are."""
