@@ -54,6 +54,9 @@ SESSION_KEPT = 60.0
 """Seconds for which a session is remembered after its lease has run out."""
 PAGES_PER_CLIENT = 16 * MIB
 """Most bytes of pages that are on their way to one client session."""
+PAGES_TOTAL = 16 * MIB
+"""Bytes of pages on their way to all clients beyond which pages are small."""
+SMALL_PAGE = 512 * KIB
 XPUB_HWM = 64
 """Messages queued for one subscriber; with events of at most 64 KiB that is 4 MiB."""
 MAX_MESSAGE = 8 * MIB

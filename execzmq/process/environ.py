@@ -74,8 +74,7 @@ def build_env(
             its value.
     """
     env = dict(base) if policy is None else _shape(base, policy)
-    for name, value in env.items():
-        _check(name, value)
+    _check_all(env)
     if env and mark is not None:
         env[MARK_NAME] = mark
     return env
@@ -121,6 +120,14 @@ def _drop(env: Mapping[bytes, bytes], patterns: Iterable[str]) -> dict[bytes, by
 def _matches(name: bytes, patterns: Iterable[str]) -> bool:
     text = name.decode("utf-8", "surrogateescape").upper()
     return any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def _check_all(env: Mapping[bytes, bytes]) -> None:
+    """Check all variables; the ones are looked at singly only where all together are not in order."""
+    names = b"".join(env)
+    if b"" in env or b"=" in names or b"\0" in names or b"\0" in b"".join(env.values()):
+        for name, value in env.items():
+            _check(name, value)
 
 
 def _check(name: bytes, value: bytes) -> None:

@@ -109,7 +109,7 @@ def without_forgotten(records: Iterable[Entry]) -> list[Entry]:
 def _line_of(record: Mapping[str, Any]) -> bytes:
     if record.get("kind") not in KINDS:
         raise ValueError(f"no kind of journal record: {record.get('kind')!r}")
-    body = json.dumps(record, separators=(",", ":"), default=_text_of).encode("ascii")
+    body = _encode(record).encode("ascii")
     return b"%08x %b\n" % (crc32(body), body)
 
 
@@ -117,6 +117,9 @@ def _text_of(value: object) -> str:
     if isinstance(value, bytes):
         return os.fsdecode(value)
     raise TypeError(f"a journal record cannot hold a {type(value).__name__}")
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=_text_of).encode
 
 
 def _read_all(fd: int) -> bytes:

@@ -109,11 +109,10 @@ class Dispatcher:
         try:
             message = self._codec.decode(rest)
         except AuthenticationFailed as error:
-            self.statistics["refused"] += 1
-            log.warning("a message on %s was refused: %s", socket, error)
+            self._refused(socket, error)
             return
         except ExecZMQError as error:
-            self.statistics["refused"] += 1
+            self._refused(socket, error)
             header = self._codec.header_of(rest)
             if header is not None:
                 self._reply(socket, routing, header, error)
@@ -125,6 +124,13 @@ class Dispatcher:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _refused(self, socket: str, error: ExecZMQError) -> None:
+        """Count a message that was refused; the log tells ever more seldom, so that junk cannot fill it."""
+        self.statistics["refused"] += 1
+        count = self.statistics["refused"]
+        if count & (count - 1) == 0:
+            log.warning("%d messages were refused so far, the last on %s: %s", count, socket, error)
 
     def _serve(self, socket: str, routing: list[Any], peer: Peer, message: Message) -> None:
         self.last_request = self._clock()

@@ -10,7 +10,7 @@ from typing import Any
 
 from execzmq.process import payloads
 from execzmq.process.log import Dropped, LogPage
-from execzmq.settings import PAGES_PER_CLIENT
+from execzmq.settings import PAGES_PER_CLIENT, PAGES_TOTAL, SMALL_PAGE
 
 
 def entries_of(page: LogPage) -> list[list[Any]]:
@@ -36,6 +36,7 @@ class PagesInFlight:
 
     def __init__(self) -> None:
         self._sizes: dict[str, dict[str, int]] = {}
+        self._total = 0
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
 
     def open_reads(self, session: str, still_open: list[str]) -> None:
@@ -44,6 +45,7 @@ class PagesInFlight:
         if not sizes:
             return
         kept = {msg_id: sizes[msg_id] for msg_id in still_open if msg_id in sizes}
+        self._total -= sum(sizes.values()) - sum(kept.values())
         if kept:
             self._sizes[session] = kept
         else:
@@ -58,6 +60,10 @@ class PagesInFlight:
         self._waiters.setdefault(session, []).append(waiter)
         await asyncio.wait([waiter], timeout=timeout)
 
+    def size_for(self, wanted: int) -> int:
+        """Return how large the next page may be, so that many readers together do not fill the memory."""
+        return wanted if self._total + wanted <= PAGES_TOTAL else min(wanted, SMALL_PAGE)
+
     def has_room(self, session: str, size: int) -> bool:
         """Tell whether a page of `size` bytes may be sent; one alone always may."""
         held = sum(self._sizes.get(session, {}).values())
@@ -67,8 +73,9 @@ class PagesInFlight:
         """Note a page that was sent as the answer to `msg_id`."""
         if size:
             self._sizes.setdefault(session, {})[msg_id] = size
+            self._total += size
 
     def forget(self, session: str) -> None:
         """Drop what is known of a session that is gone."""
-        self._sizes.pop(session, None)
+        self._total -= sum(self._sizes.pop(session, {}).values())
         self._waiters.pop(session, None)

@@ -15,7 +15,7 @@ from execzmq.errors import InvalidRequest
 from execzmq.settings import GIB, LEASE, LONG_POLL, MIB, PAGE
 from execzmq.types.params import EnvPolicy, ExecParams, Limits, SandboxIntent, TtySize
 
-Word = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,64}\Z")]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Epoch = Annotated[str, Field(max_length=64)]
 Seq = Annotated[int, Field(ge=0, lt=1 << 63)]
 Id64 = Annotated[int, Field(ge=0, lt=1 << 64)]

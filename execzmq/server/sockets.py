@@ -5,6 +5,10 @@ Knows nothing of what the messages mean. Each socket has a list of endpoints; ip
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import itertools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -49,6 +53,8 @@ class Sockets:
         self._context = zmq.Context()
         self._gatekeeper = Gatekeeper(self._context)
         self._gatekeeper.start()
+        everywhere = itertools.chain.from_iterable(dataclasses.astuple(endpoints))
+        self._paths = [endpoint[6:] for endpoint in everywhere if endpoint.startswith("ipc://")]
         self.requests: dict[str, ZmqPort] = {}
         self._heart = Heart(list(endpoints.hb))
         xpub = self._bind(zmq.XPUB, endpoints.iopub, XPUB_HWM)
@@ -72,6 +78,9 @@ class Sockets:
         self._context.term()
         self._gatekeeper.join()
         self._heart.close()
+        for path in self._paths:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
     def _bind(self, kind: int, endpoints: tuple[str, ...], hwm: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(kind)

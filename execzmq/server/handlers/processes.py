@@ -88,7 +88,7 @@ async def _page_later(
 
 def _page(context: Context, caller: Caller, request: requests.Read, process: ManagedProcess) -> Reply:
     log, result = process.log, process.result
-    page = log.page(request.after_seq, request.page_bytes)
+    page = log.page(request.after_seq, context.pages.size_for(request.page_bytes))
     context.pages.sent(caller.session, caller.msg_id, len(page.buffer))
     content = {
         "process_id": process.process_id,
