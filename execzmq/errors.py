@@ -38,13 +38,13 @@ class ExecZMQError(Exception):
         details: data of the error; keys become attributes of the exception.
     """
 
-    def __init__(self, message: str, **details: Any) -> None:
+    def __init__(self, message: str, /, **details: Any) -> None:
         super().__init__(message)
         self.message = message
         self.details = details
-        if isinstance(self, OSError):
-            self.errno = details.get("errno")
-            self.filename = details.get("filename")
+        if OSError in type(self).__mro__:
+            for name in ("errno", "filename"):
+                setattr(self, name, details.get(name))
 
     def __str__(self) -> str:
         return self.message

@@ -269,8 +269,8 @@ def encode(sample: Sample) -> list[bytes]:
     codec = Codec(KEY, CLIENT if is_request else SERVER, "golden", digests=False)
     parent = None
     if sample.msg_type.endswith("_reply"):
-        request = sample.msg_type.replace("_reply", "_request")
-        parent = {"msg_id": "golden-1", "msg_type": request, "session": CLIENT}
+        request = Sample(sample.msg_type.replace("_reply", "_request"), {})
+        parent = codec.decode(encode(request)).header
     frames = codec.encode(
         sample.msg_type,
         sample.content,

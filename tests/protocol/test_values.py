@@ -128,6 +128,16 @@ def test_error_reply_with_bad_details_is_refused(details: object) -> None:
         )
 
 
+def test_details_of_an_error_may_have_any_name() -> None:
+    """Names that mean something to Python do no harm as details."""
+    details = {"self": 1, "cls": 2, "details": 3, "args": 4}
+    with pytest.raises(ExecZMQError) as caught:
+        values.check_reply(
+            "info", {"status": "error", "ename": "Conflict", "evalue": "x", "details": details}
+        )
+    assert caught.value.details == details
+
+
 def test_error_reply_can_always_be_packed_c45() -> None:
     """Whatever an error holds, its reply is not lost: what cannot travel becomes readable."""
     loop: list[Any] = []
@@ -331,6 +341,8 @@ ODD: list[Any] = [
     {b"a": b"b"},
     {"a": {"a": [None]}},
     {"cause": "exited", "exit_code": None},
+    {"self": 1, "message": 2, "cls": 3},
+    "error",
 ]
 READERS: list[Callable[[Any], object]] = [
     lambda content: values.read_response_from_wire(content, [b"abc"]),
@@ -354,6 +366,8 @@ def test_any_content_is_read_or_refused(blob: bytes) -> None:
     """Whatever a signed message holds, reading it raises an error of ours or nothing."""
     samples = [*REQUESTS, *REPLIES, *SAMPLES]
     content = dict(samples[blob[0] % len(samples)].content)
+    if blob[0] % 4 == 0:
+        content |= {"status": "error", "ename": "Conflict", "evalue": "x", "details": {}}
     names = [*content, "status", "new"]
     for name, value in zip(blob[1::2], blob[2::2], strict=False):
         content[names[name % len(names)]] = ODD[value % len(ODD)]

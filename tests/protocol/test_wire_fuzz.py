@@ -1,6 +1,6 @@
 """Fuzzing of the decoder: whatever arrives is a message or an error of ours, and honest peers are served."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import example, given
@@ -108,3 +108,19 @@ def test_unsplit_frames_are_refused() -> None:
     assert _take(OPEN, [b"id", *HONEST]) is not None
     with pytest.raises(RemoteProtocolError):
         OPEN.decode([b"id", *HONEST])
+
+
+SHORT = [
+    test_random_frames,
+    test_changed_dicts_with_a_right_signature,
+    test_changed_frames_are_never_accepted_c56,
+]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("short", SHORT)
+def test_fuzz_for_long(short: Callable[[bytes], None]) -> None:
+    """The same with many more and longer inputs."""
+    inner = short.hypothesis.inner_test  # type: ignore[attr-defined]  # what `given` has wrapped
+    hypothesis_settings(max_examples=200_000)(given(st.binary(min_size=5, max_size=200))(inner))()
