@@ -77,22 +77,28 @@ class Capture:
 
     def __init__(self, limit: int | None = None) -> None:
         self._limit = limit
-        self._head: list[bytes] = []
+        self._head = io.BytesIO()  # grows in place and hands its bytes over without a copy
         self._head_room = 0 if limit is None else limit - limit // 2
         self._tail: deque[bytes] = deque()
+        self._tail_room = 0 if limit is None else limit // 2
         self._tail_size = 0
-        self.omitted = 0
+        self._dropped = 0
+
+    @property
+    def omitted(self) -> int:
+        """Bytes that `value` is without."""
+        return self._dropped + max(self._tail_size - self._tail_room, 0)
 
     async def write(self, data: bytes) -> None:
         """Keep `data`."""
         if self._limit is None:
-            self._head.append(data)
+            self._head.write(data)
             return
         if self._head_room:
-            self._head.append(data[: self._head_room])
+            self._head.write(data[: self._head_room])
             data, self._head_room = data[self._head_room :], max(self._head_room - len(data), 0)
         if data:
-            self._keep_newest(data, self._limit // 2)
+            self._keep_newest(data)
 
     async def finish(self) -> None:
         """Do nothing."""
@@ -102,20 +108,19 @@ class Capture:
 
     def value(self) -> bytes:
         """Return what is kept; a mark says what is missing."""
-        mark = (b"\n[... %d bytes omitted ...]\n" % self.omitted,) if self.omitted else ()
-        return b"".join((*self._head, *mark, *self._tail))
+        if not self._tail_size and not self._dropped:
+            return self._head.getvalue()
+        mark = b"\n[... %d bytes omitted ...]\n" % self.omitted if self.omitted else b""
+        tail = b"".join(self._tail)
+        return b"".join((self._head.getvalue(), mark, tail[max(len(tail) - self._tail_room, 0) :]))
 
-    def _keep_newest(self, data: bytes, room: int) -> None:
+    def _keep_newest(self, data: bytes) -> None:
         self._tail.append(data)
         self._tail_size += len(data)
-        while self._tail_size > room:
-            excess = self._tail_size - room
-            oldest = self._tail.popleft()
-            if len(oldest) > excess:
-                self._tail.appendleft(oldest[excess:])
-            dropped = min(excess, len(oldest))
-            self._tail_size -= dropped
-            self.omitted += dropped
+        while self._tail and self._tail_size - len(self._tail[0]) >= self._tail_room:
+            oldest = len(self._tail.popleft())
+            self._tail_size -= oldest
+            self._dropped += oldest
 
 
 class FileSink:

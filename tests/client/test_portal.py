@@ -59,7 +59,7 @@ def test_interrupt_cancels_the_work_and_waits_for_its_cleanup(portal: LoopThread
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             steps.append("cancelled")
-            await asyncio.sleep(ms(50))
+            await asyncio.sleep(0)
             steps.append("clean")
             raise
 

@@ -1,0 +1,96 @@
+"""The functions of the package on the default server, for real."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import execzmq
+from execzmq import api
+from execzmq.connection import state_folder
+from tests.support import ms
+
+
+@pytest.fixture
+def default_server(no_leaks: None) -> Iterator[None]:
+    """The default server of the test's own home, ended afterwards."""
+    yield
+    client = execzmq.connect()
+    client.shutdown()
+    client.close()
+    if api._Default._client is not None:
+        api._Default._client.close()
+
+
+@pytest.mark.slow
+def test_functions_of_the_package(default_server: None, tmp_path: Path) -> None:
+    """`run`, `start`, `attach` and `Popen` share one client, whose server is started at first use."""
+    assert execzmq.run("echo hi", text=True).stdout == "hi\n"
+    process = execzmq.start("read x; echo got $x", stdin=True, name="talk")
+    execzmq.attach("talk").write(b"it\n")
+    assert list(process.lines()) == ["got it"]
+    with execzmq.Popen(["cat"], stdin=execzmq.PIPE, stdout=execzmq.PIPE) as p:
+        assert p.communicate(b"x" * 3_000_000)[0] == b"x" * 3_000_000
+    with pytest.raises(subprocess.CalledProcessError):
+        execzmq.run("exit 3", check=True)
+    with pytest.raises(FileNotFoundError):
+        execzmq.run(["/no/such/program"])
+    with execzmq.connect(str(state_folder("default") / "connection.json")) as client:
+        assert client.attach("talk").wait(closed=True).returncode == 0
+        path = tmp_path / "output"
+        with path.open("wb") as file:
+            client.run(["head", "-c", "20000000", "/dev/zero"], stdout=file)
+        assert path.stat().st_size == 20_000_000
+
+
+@pytest.mark.slow
+async def test_async_twin(default_server: None) -> None:
+    """`aconnect` works in both of its forms."""
+    async with execzmq.aconnect() as client:
+        done = await client.run("echo $PWD; exit 3")
+        assert (done.returncode, done.stdout) == (3, os.getcwdb() + b"\n")
+        assert [line async for line in (await client.start("seq 3")).lines()] == ["1", "2", "3"]
+    other = await execzmq.aconnect()
+    assert len(await other.processes()) == 2
+    await other.aclose()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_child_gets_a_client_of_its_own_c51(default_server: None) -> None:
+    """After a fork the functions of the package connect anew."""
+    assert execzmq.run(["true"]).returncode == 0
+    pid = os.fork()
+    if pid == 0:
+        code = execzmq.run("exit 7").returncode
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert execzmq.run(["true"]).returncode == 0
+
+
+def test_no_such_server() -> None:
+    """A name that nobody has is a ConnectionError at once."""
+    with pytest.raises(ConnectionError, match="no-such"):
+        execzmq.connect("no-such")
+
+
+async def test_no_such_server_for_async_code() -> None:
+    """The async twin says the same."""
+    async with asyncio.timeout(ms(10000)):
+        with pytest.raises(ConnectionError):
+            await execzmq.aconnect("no-such")
+        with pytest.raises(ConnectionError):
+            async with execzmq.aconnect("no-such"):
+                pass
+
+
+def test_local() -> None:
+    """`local` needs no server, and closing it ends its processes."""
+    with execzmq.local() as client:
+        process = client.start("sleep 60")
+        pid = process.info().pid
+        assert client.run("echo x").stdout == b"x\n"
+    assert not os.path.exists(f"/proc/{pid}")
