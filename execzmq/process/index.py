@@ -8,7 +8,7 @@ tells how far it goes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 from zlib import crc32
@@ -94,6 +94,17 @@ def unpack(block: bytes, position: int = 0) -> Record | None:
     if stream >= len(STREAMS):
         return None
     return _new(Record, (seq, KINDS[kind - 1], STREAMS[stream], length, offset, time, stdout, stderr))
+
+
+def meta_records(block: bytes) -> Iterator[Record]:
+    """Yield those of a block of whole records that are no output."""
+    codes = block[STREAM_BYTE::RECORD_SIZE]
+    at = codes.find(STREAM_CODES["meta"])
+    while at >= 0:
+        record = unpack(block, at * RECORD_SIZE)
+        if record is not None:
+            yield record
+        at = codes.find(STREAM_CODES["meta"], at + 1)
 
 
 def first_where(read: Callable[[int], Record | None], count: int, wanted: Callable[[Record], bool]) -> int:

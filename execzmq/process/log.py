@@ -21,6 +21,7 @@ from execzmq.process.index import (
     Record,
     RecordStream,
     make,
+    meta_records,
     pack,
 )
 from execzmq.process.indexfiles import IndexFiles
@@ -190,9 +191,10 @@ class OutputLog:
         room = min(limit, MAX_EVENT - self.pending(stream))
         if room <= 0:
             raise ValueError("a whole event is pending")
-        if not self.is_on_disk and not has_data(fd):
-            return 0
-        self.persist()
+        if not self.is_on_disk:
+            if not has_data(fd):
+                return 0
+            self.persist()
         return self._data[stream].splice_from(fd, room)
 
     def feed(self, stream: Stream, data: bytes | memoryview) -> None:
@@ -228,7 +230,8 @@ class OutputLog:
     def append(self, kind: Kind, payload: bytes, now: float) -> Record:
         """Record an event that is no output.
 
-        Before the first output a `started`, `exited`, `closed` or `failed` stays in memory.
+        Before the first output a `started`, `exited`, `closed` or `failed` stays in memory. After `closed`
+        and `failed` no descriptor stays open.
 
         Raises:
             OSError: the disk failed; the event is not recorded and its seq is free.
@@ -238,7 +241,10 @@ class OutputLog:
         if self.is_on_disk or kind == "notice":
             self.persist()
             meta.append(payload)
+            meta.close()
             self._write(record)
+            if kind in LAST_KINDS:
+                self.close()
             return record
         self._held.append((record, payload))
         self._held_bytes += len(payload)
@@ -270,6 +276,7 @@ class OutputLog:
             meta = self._data["meta"]
             meta.cut(self._held[0][0].offset)
             meta.append(b"".join(payload for _, payload in self._held))
+            meta.close()
             self._index.append(b"".join(pack(record) for record, _ in self._held), self._held[0][0].seq)
             self._held, self._held_bytes = [], 0
         self.is_on_disk = True
@@ -300,6 +307,23 @@ class OutputLog:
             OSError: they are gone or cannot be read.
         """
         return self._data[record.stream].read(record.offset, record.length)
+
+    def payload_of(self, kind: Kind) -> bytes | None:
+        """Return the payload of the last event of a kind that is no output, `None` where there is none.
+
+        Looks at the whole index.
+
+        Raises:
+            OSError: the files cannot be read.
+        """
+        for record, payload in reversed(self._held):
+            if record.kind == kind:
+                return payload
+        found = None
+        for block in self._index.blocks(1):
+            for record in meta_records(block):
+                found = record if record.kind == kind else found
+        return None if found is None else self._data["meta"].read(found.offset, found.length)
 
     # Giving space back
 

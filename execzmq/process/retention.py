@@ -8,8 +8,11 @@ from typing import TypeAlias
 
 from execzmq.settings import FINISHED_AGE, FINISHED_KEPT, FINISHED_MOST, MAX_EVENT, SEGMENT
 
-_HEADROOM = 16
-"""Part of the limit (1 / n) that is freed beyond what is needed, so that it is not needed again at once."""
+_HEADROOM = 64
+"""Part of the limit (1 / n) that is freed beyond what is needed, so that it is not needed again at once.
+
+Unlinking a file of 4 MiB takes about a millisecond: much more at once would hold up the loop.
+"""
 _FREE_SHARE = 10
 """Part of the free disk (1 / n) that all logs together may use."""
 _STEPS = 40
