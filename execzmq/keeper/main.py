@@ -188,6 +188,8 @@ class Keeper:
     def _accept(self) -> None:
         sock = self._listener.accept()
         if sock is None:
+            # Without a free descriptor the connection goes on knocking: do not spin.
+            time.sleep(_RETRY_SECONDS)
             return
         # The end of the old connection may wait behind this event: a server is not refused because of a
         # dead one.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from execzmq.keeper.descriptors import DescriptorLimit
-from execzmq.keeper.launch import SpawnError
+from execzmq.keeper.launch import STREAM_NAMES, SpawnError
 from execzmq.keeper.messages import PROTOCOL_VERSION, Message, launch_from
 from execzmq.keeper.pty import can_splice_pty
 from execzmq.keeper.spawn import spawn
@@ -103,6 +103,8 @@ class Requests:
         record = self._table.find(message["id"])
         if not fds:
             raise SpawnError("invalid_descriptor", None, "hold came without a descriptor")
+        if message["name"] in STREAM_NAMES:
+            raise SpawnError("invalid_descriptor", None, f"{message['name']!r} is the keeper's own name")
         record.hold(message["name"], fds.pop(0))
 
     def _mark(self, message: Message, fds: list[int]) -> None:

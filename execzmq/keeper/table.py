@@ -81,10 +81,9 @@ class Record:
         """End the command and its process group at once."""
         if self.status is None:
             # Not yet reaped: the number is still this command's, which leads the group.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(self.pid, signal.SIGKILL)
 
     def let_go(self) -> None:
         """Write the release; the answer comes on `report`."""

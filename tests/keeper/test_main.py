@@ -87,6 +87,7 @@ async def test_streams_and_status(short_tmp: Path) -> None:
         )
 
 
+@pytest.mark.slow
 async def test_every_status_is_right_with_sigchld_ignored_c25(short_tmp: Path) -> None:
     """500 of 500 commands end with 7, though the keeper's parent ignores SIGCHLD."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -97,6 +98,15 @@ async def test_every_status_is_right_with_sigchld_ignored_c25(short_tmp: Path) -
                 assert {one.status for one in done} == {7}
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.slow
+async def test_terminal_has_its_size_from_the_first_instruction_c38(short_tmp: Path) -> None:
+    """200 of 200 programs see the right size."""
+    async with keeper(short_tmp) as own:
+        sized = launch("stty", "size", tty=Tty(41, 133))
+        done = await asyncio.gather(*(own.run(sized) for _ in range(200)))
+        assert {one.out for one in done} == {b"41 133\r\n"}
 
 
 async def test_signals_are_clean_whatever_the_keeper_inherited_c19(short_tmp: Path) -> None:
@@ -394,6 +404,7 @@ async def test_bad_messages_are_answered_and_nothing_dies(short_tmp: Path) -> No
             b'{"op":"spawn","id":"x","argv":["true"],"env":{},"stdin":"null","fds":7}',
             b'{"op":"spawn","id":"x","argv":["true"],"env":{},"stdin":"fd","fds":["stdin"]}',
             b'{"op":"hold","id":"x","name":"in"}',
+            b'{"op":"hold","id":"x","name":"stdout"}',
             b'{"op":"forget","id":"nobody"}',
             b'{"memfd":12}',
         ):

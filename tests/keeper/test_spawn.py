@@ -219,14 +219,6 @@ def test_passed_descriptors_have_their_numbers() -> None:
     assert done.out == b"firs seco t...\n"
 
 
-@pytest.mark.slow
-def test_terminal_has_its_size_from_the_first_instruction_c38() -> None:
-    """200 of 200 programs see the right size."""
-    for _ in range(8):
-        batch = [spawn(launch("stty", "size", tty=Tty(41, 133)), {}) for _ in range(25)]
-        assert [finish(one).out for one in batch] == [b"41 133\r\n"] * 25
-
-
 def test_terminal_echo_is_set_before_exec_c37() -> None:
     """Without echo, nothing that was typed comes back, however early it was typed."""
     for echo in (True, False):
