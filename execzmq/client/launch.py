@@ -248,4 +248,5 @@ def _last_line(log: Path) -> str:
         lines = log.read_bytes()[-4096:].decode(errors="replace").split("\n")
     except OSError as error:
         return f"and its log cannot be read: {error.strerror}"
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return said.removeprefix("execzmq: ")

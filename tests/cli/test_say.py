@@ -1,0 +1,61 @@
+"""What is said on stderr, and exit statuses."""
+
+import pytest
+
+from execzmq import errors
+from execzmq.cli import say
+from execzmq.types.results import ExitResult
+
+
+@pytest.mark.parametrize(
+    ("result", "status"),
+    [
+        (ExitResult(exit_code=0), 0),
+        (ExitResult(exit_code=124), 124),
+        (ExitResult(signal=9, cause="signaled"), 137),
+        (ExitResult(signal=15, cause="timed_out"), 124),
+        (ExitResult(exit_code=3, cause="timed_out"), 124),
+        (ExitResult(signal=15, cause="terminated"), 143),
+        (ExitResult(cause="server_lost"), 125),
+    ],
+)
+def test_status_of_result(result: ExitResult, status: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """The exit status passes on how a command ended; what it cannot tell is said."""
+    assert say.end("p", result) == status
+    said = capfd.readouterr().err
+    assert (said == "") is (result.cause in ("exited", "signaled"))
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.CommandNotFound("x"), 127),
+        (errors.NotExecutable("x"), 126),
+        (errors.BadFormat("x"), 126),
+        (errors.ArgumentTooLong("x"), 126),
+        (errors.WorkingDirectoryMissing("x"), 125),
+        (errors.ServerLost("x"), 125),
+        (FileNotFoundError(2, "No such file", "f"), 125),
+        (ZeroDivisionError("bug"), 125),
+    ],
+)
+def test_status_of_error(error: Exception, status: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """Every error is one line and a status."""
+    assert say.failure(error) == status
+    said = capfd.readouterr().err
+    assert said.startswith("execzmq: ")
+    assert said.count("\n") == 1
+
+
+def test_line_moves_no_cursor(capfd: pytest.CaptureFixture[str]) -> None:
+    """What others named cannot forge lines or colours of ours."""
+    say.line("a\nb \x1b[31m \ud800")
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert "\x1b" not in said
+
+
+def test_holders_are_named(capfd: pytest.CaptureFixture[str]) -> None:
+    """Who holds the output open after the end is named."""
+    assert say.end("p", ExitResult(exit_code=0, held_open_by=((12, "sleep 100"),))) == 0
+    assert "12 (sleep 100)" in capfd.readouterr().err
