@@ -1,8 +1,8 @@
 """Own who speaks: the answer to ZeroMQ's question whether a connection may come in, and what a peer may see.
 
-Who speaks is decided by the transport alone. Over ipc the kernel names the user at the other end of the socket
-(SO_PEERCRED; libzmq passes `:uid:gid:pid` as the address to its ZAP handler, RFC 27); only the server's own user
-comes in, as owner.
+Who speaks is decided by the transport alone. Over ipc the kernel names the user at the other end of the
+socket (SO_PEERCRED; libzmq passes `:uid:gid:pid` as the address to its ZAP handler, RFC 27); only the
+server's own user comes in, as owner.
 """
 
 from __future__ import annotations

@@ -194,18 +194,24 @@ class Dispatcher:
     def _reply(
         self, socket: str, routing: list[Any], header: dict[str, Any], reply: Reply | ExecZMQError
     ) -> None:
-        msg_type = str(header.get("msg_type", "")).removesuffix("_request")[:64] + "_reply"
-        if isinstance(reply, ExecZMQError):
-            frames = self._codec.encode(msg_type, error_content(reply), parent=header)
-        else:
-            content = {"status": "ok", **reply.content}
-            frames = self._codec.encode(msg_type, content, parent=header, buffers=reply.buffers)
+        frames = self._frames_of(header, reply)
         try:
             sent = self._send(socket, [*routing, *frames])
         except zmq.ZMQError:
             sent = False
         if not sent:
             self.statistics["unsent"] += 1
+
+    def _frames_of(self, header: dict[str, Any], reply: Reply | ExecZMQError) -> list[Buffer]:
+        """Return the frames of a reply; one that cannot be packed becomes an error, which always can."""
+        msg_type = str(header.get("msg_type", "")).removesuffix("_request")[:64] + "_reply"
+        if isinstance(reply, Reply):
+            try:
+                content = {"status": "ok", **reply.content}
+                return self._codec.encode(msg_type, content, parent=header, buffers=reply.buffers)
+            except ExecZMQError as error:
+                reply = error
+        return self._codec.encode(msg_type, error_content(reply), parent=header)
 
 
 def _told(error: Exception) -> ExecZMQError:

@@ -1,7 +1,7 @@
 """Own which topics are subscribed, so that nothing is packed for a process that nobody watches. Pure.
 
-Topics are matched by prefix, as ZeroMQ does it. Connections are told apart by their descriptor; libzmq does not
-name it when a connection ends, so such an end is booked to any connection that has the topic.
+Topics are matched by prefix, as ZeroMQ does it. Connections are told apart by their descriptor; libzmq does
+not name it when a connection ends, so such an end is booked to any connection that has the topic.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Own the pages of logs that are on their way: their form, and how many bytes of them a client may hold up.
 
-A client names in each `read` and `lease` the reads that it still waits for; pages for all others count as taken.
+A client names in each `read` and `lease` the reads that it still waits for; pages for all others count as
+taken.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from execzmq.process import payloads
 from execzmq.process.log import Dropped, LogPage
+from execzmq.protocol.fields import plain
 from execzmq.settings import PAGES_PER_CLIENT, PAGES_TOTAL, SMALL_PAGE
 
 
@@ -23,7 +25,7 @@ def _entry(entry: Any, page: LogPage) -> list[Any]:
         return ["gap", entry.from_seq, 0.0, entry.to_seq, entry.bytes]
     if entry.kind == "output":
         return ["output", entry.seq, entry.time, entry.stream, entry.offset, entry.length]
-    payload = payloads.decode(page.payloads.get(entry.seq, b""))
+    payload = plain(payloads.decode(page.payloads.get(entry.seq, b"")))
     if entry.kind == "started":
         return ["started", entry.seq, entry.time, payload.get("pid", 0)]
     if entry.kind == "notice":
@@ -54,11 +56,11 @@ class PagesInFlight:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def wait_room(self, session: str, timeout: float) -> None:
-        """Return when the session has taken a page, or after `timeout` seconds."""
+    async def wait_room(self, session: str, seconds: float) -> None:
+        """Return when the session has taken a page, or after `seconds`."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(session, []).append(waiter)
-        await asyncio.wait([waiter], timeout=timeout)
+        await asyncio.wait([waiter], timeout=seconds)
 
     def size_for(self, wanted: int) -> int:
         """Return how large the next page may be, so that many readers together do not fill the memory."""

@@ -1,4 +1,4 @@
-"""Own the state folder of a server: its lock, its format, and the connection files that point to the server."""
+"""Own the state folder of a server: its lock, its format, and the connection files that point to it."""
 
 from __future__ import annotations
 

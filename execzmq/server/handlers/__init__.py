@@ -1,7 +1,7 @@
 """The handlers: one for each method, thin, without sockets and frames.
 
-A handler takes the context, who asks, the checked request and its buffers. What is answered at once is returned
-as a `Reply`; what takes time as an awaitable of one.
+A handler takes the context, who asks, the checked request and its buffers. What is answered at once is
+returned as a `Reply`; what takes time as an awaitable of one.
 """
 
 from __future__ import annotations
