@@ -46,8 +46,12 @@ async def events_until(
 
 
 async def _events(process: ExecProcess, after_seq: int) -> AsyncGenerator[Event, None]:
-    async for event in process.subscribe_events(after_seq):
-        yield event
+    events = process.subscribe_events(after_seq)
+    try:
+        async for event in events:
+            yield event
+    finally:
+        await events.aclose()  # type: ignore[attr-defined]  # both backends' iterators can be closed
 
 
 async def all_events(process: ExecProcess, after_seq: int = 0, seconds: float = SECONDS) -> list[Event]:

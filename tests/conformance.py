@@ -687,7 +687,7 @@ async def shutdown_ends_everything(backend: ExecBackend) -> None:
     process = await backend.start(shell("sleep 60 & echo $!; wait"))
     job = int(output_of(await until_output(process, b"\n")))
     await backend.shutdown()
-    wait_until(lambda: not is_alive(job))
+    await asyncio.to_thread(wait_until, lambda: not is_alive(job))
 
 
 @check

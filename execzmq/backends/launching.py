@@ -67,7 +67,7 @@ def launch_of(
     elif stdin == "data":
         files["stdin"] = _readable_file(params.stdin_data)
     launch = Launch(
-        process_id=spec.process_id,
+        process_id=spec.key,
         argv=params.argv,
         cwd=spec.cwd,
         env=env,

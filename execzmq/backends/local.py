@@ -41,6 +41,8 @@ from execzmq.types.params import ExecParams
 from execzmq.types.results import ProcessInfo, ServerInfo
 
 _JOURNAL_SLACK = 20_000
+_LAST_EVENTS = 1.0
+"""Seconds in which the streams of ended commands must end when the backend is closed."""
 
 EventListener = Callable[[ManagedProcess, Record, dict[str, Any]], None]
 EndListener = Callable[[ManagedProcess], None]
@@ -68,6 +70,7 @@ class LocalBackend:
         self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
         self._starting: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[object]] = set()
+        self._discarding: set[ManagedProcess] = set()
         self._keeper: KeeperClient | None = None
         self._closed = False
 
@@ -96,7 +99,7 @@ class LocalBackend:
         left: dict[str, SpawnedProcess] = {}
 
         def found(process: SpawnedProcess) -> None:
-            left[process.process_id] = process
+            left[process.process_id] = process  # the keeper's process_id is the key of our spec
 
         backend._keeper = await KeeperClient.connect_or_launch(
             backend.folder, mode, on_process=found, on_exit=backend._exited, on_lost=backend._keeper_lost
@@ -158,31 +161,36 @@ class LocalBackend:
             return
         if self._private:
             await self.end_all("shutdown", grace=0.0)
+        keeps = bool(self._held())
         self._closed = True
         self._housekeeping.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for process in self.table:
+        for process in [*self.table, *self._discarding]:
             process.release()
             process.log.close()
         if self._keeper is not None:
-            await _end_keeper(self._keeper)
+            await _end_keeper(self._keeper, keeps)
         self._journal.close()
         self.scanner.close()
         if self._private:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     async def end_all(self, asked_by: str, grace: float | None = None) -> None:
-        """End every process that is not closed, all at once; return when they are, or cannot be ended."""
+        """End all that is left of every process, all at once; return when it has ended, or cannot."""
         grace = self.settings.shutdown_grace if grace is None else grace
-        living = self.table.living()
-        handles = [LocalProcess(self, process, asked_by) for process in living]
+        handles = [LocalProcess(self, process, asked_by) for process in self._held()]
         await asyncio.gather(*(handle.end("terminated", asked_by, grace) for handle in handles))
-        deadline = asyncio.get_running_loop().time() + 1.0
-        for process in living:
-            while not process.life.is_over and asyncio.get_running_loop().time() < deadline:
-                await process.wait_change(0.1)
+        deadline = asyncio.get_running_loop().time() + _LAST_EVENTS
+        for process in self._held():
+            while process in self._held() and asyncio.get_running_loop().time() < deadline:
+                await process.wait_change(_LAST_EVENTS / 20)
+
+    def _held(self) -> list[ManagedProcess]:
+        """Return the processes that are not over, and those whose streams others still hold."""
+        closed = [process for process in self.table if process.is_discarding]
+        return [*self.table.living(), *closed, *self._discarding]
 
     # How a process begins
 
@@ -222,7 +230,7 @@ class LocalBackend:
         process = ManagedProcess(spec, OutputLog(self.log_folder(spec), instance, budget), self, self.clock)
         before = self.table.add(process)
         if before is not None:
-            before.log.remove()
+            self._drop(before)
         self._journal.append({"kind": "start", **spec_to_record(spec)})
         try:
             spawned = self.keeper.spawn(launch, files)
@@ -266,7 +274,7 @@ class LocalBackend:
 
     def log_folder(self, spec: ProcessSpec) -> Path:
         """Return where the log of this life of the process is kept."""
-        return self.folder / "p" / f"{spec.process_id}.{spec.instance:016x}"
+        return self.folder / "p" / spec.key
 
     # Observer of its processes
 
@@ -287,8 +295,9 @@ class LocalBackend:
 
     def released(self, process: ManagedProcess) -> None:
         """Let the keeper give up what it holds of the process."""
+        self._discarding.discard(process)
         if self._keeper is not None and not self._closed:
-            self._keeper.forget(process.process_id)
+            self._keeper.forget(process.spec.key)
 
     def time_is_over(self, process: ManagedProcess) -> None:
         """End the tree of a process whose time limit has struck."""
@@ -312,16 +321,23 @@ class LocalBackend:
 
     def _forget(self, process: ManagedProcess) -> None:
         self.table.remove(process)
+        self._drop(process)
+
+    def _drop(self, process: ManagedProcess) -> None:
+        """Remove what is kept of a process that the table has no longer."""
         process.is_forgotten = True
-        process.release()
+        if process.is_discarding:
+            self._discarding.add(process)
+        else:
+            process.release()
         process.log.remove()
         self._journal.append(
             {"kind": "forget", "process_id": process.process_id, "instance": process.instance}
         )
 
-    def _exited(self, process_id: str, status: int, rusage: dict[str, float]) -> None:
-        process = self.table.get(process_id)
-        if process is not None:
+    def _exited(self, key: str, status: int, rusage: dict[str, float]) -> None:
+        process = self.table.get(key.partition(".")[0])
+        if process is not None and process.spec.key == key:
             process.exited(status, rusage)
 
     def _keeper_lost(self) -> None:
@@ -334,10 +350,11 @@ class LocalBackend:
             self._journal.compact(record for process in self.table for record in journal_records(process))
 
 
-async def _end_keeper(keeper: KeeperClient) -> None:
-    """End the keeper, unless it still has commands to keep."""
-    with contextlib.suppress(SpawnError, KeeperLost):
-        await keeper.quit()
+async def _end_keeper(keeper: KeeperClient, keeps: bool) -> None:
+    """End the keeper, unless it still `keeps` something: commands, or streams that others hold."""
+    if not keeps:
+        with contextlib.suppress(SpawnError, KeeperLost):
+            await keeper.quit()
     await keeper.aclose()
 
 

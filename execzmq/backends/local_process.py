@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 from execzmq.errors import InstanceChanged, InvalidRequest, ProcessNotFound, ProcessNotRunning, StdinClosed
 from execzmq.process import payloads, tree
 from execzmq.process.backlog import RELEASED
-from execzmq.process.lifecycle import Life
 from execzmq.process.managed import ManagedProcess
 from execzmq.settings import LONG_POLL, PAGE
 from execzmq.types.events import Event
@@ -63,7 +62,7 @@ class LocalProcess:
         """Return one page of the log; see ExecProcess."""
         self._tell(after_seq)
         self._process.was_read(after_seq)
-        await self.wait_news(after_seq, wait)
+        await self.wait_news(after_seq, min(wait, LONG_POLL))
         process, log = self._process, self._process.log
         page = log.page(after_seq, PAGE if max_bytes is None else min(max_bytes, PAGE))
         result = process.result
@@ -103,6 +102,7 @@ class LocalProcess:
         Where there is room that is done without waiting. `None` as offset is the end of what it has written.
         """
         process = self.require()
+        await self._backend.wait_started(process)
         process.require_keyboard(self._session)
         feeder = process.feeder
         if feeder is None or process.life.has_exited:
@@ -114,6 +114,7 @@ class LocalProcess:
         """Send a signal; see ExecProcess."""
         process = self.require()
         signo = signal_number(signal)
+        await self._backend.wait_started(process)
         process.require_running()
         process.signalled(signo, f"client {self._session}")
         try:
@@ -132,6 +133,7 @@ class LocalProcess:
         """Set the terminal's size; see ExecProcess."""
         process = self.require()
         process.require_terminal()
+        await self._backend.wait_started(process)
         process.require_running()
         process.require_keyboard(self._session)
         if not (0 < rows <= 65535 and 0 < cols <= 65535):
@@ -150,8 +152,7 @@ class LocalProcess:
     async def end(self, cause: Cause, asked_by: str, grace: float) -> TerminateReport:
         """End the whole tree and note why and for whom."""
         process = self.require()
-        if process.life is Life.STARTING:
-            await self._backend.wait_started(process)
+        await self._backend.wait_started(process)
         if process.scope.pid == 0:
             return TerminateReport()
         process.stop_requested(cause, asked_by)

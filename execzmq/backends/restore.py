@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from execzmq.backends.wiring import connect_streams
-from execzmq.keeper.client import SpawnedProcess
+from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from
 from execzmq.process import payloads
 from execzmq.process.index import Kind
 from execzmq.process.journal import without_forgotten
 from execzmq.process.lifecycle import Life
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
-from execzmq.process.spec import ProcessSpec, spec_from_record
+from execzmq.process.spec import ProcessSpec, key_of, spec_from_record
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
+
+log = logging.getLogger("execzmq.backend")
 
 _Memo = tuple[Kind, bytes, float]
 
@@ -28,37 +32,80 @@ def restore(
 
     Ended processes can be read as before; those that the keeper still has go on; of the others nobody knows
     how they ended.
+
+    Args:
+        left: the commands that the keeper has, by the key of their spec.
     """
-    starts: dict[tuple[str, int], ProcessSpec] = {}
-    ends: dict[tuple[str, int], dict[str, Any]] = {}
+    starts: dict[str, ProcessSpec] = {}
+    ends: dict[str, dict[str, Any]] = {}
     for record in without_forgotten(records):
-        key = record["process_id"], record["instance"]
         if record["kind"] == "start":
-            starts[key] = spec_from_record(record)
+            spec = spec_from_record(record)
+            starts[spec.key] = spec
         else:
-            ends[key] = record
+            ends[key_of(record["process_id"], record["instance"])] = record
     for key, spec in starts.items():
-        if key in ends:
-            _ended(backend, spec, ends[key])
-        elif spec.process_id in left:
-            _adopt(backend, spec, left[spec.process_id])
-        else:
-            _lost(backend, spec)
+        _restore_one(backend, spec, ends.get(key), left.get(key))
+    for key, spawned in left.items():
+        if key not in starts:
+            _leave(backend, spawned)
 
 
-def _ended(backend: LocalBackend, spec: ProcessSpec, end: Mapping[str, Any]) -> None:
-    folder = backend.log_folder(spec)
-    if end["on_disk"]:
-        log = OutputLog.open(folder, spec.instance, spec.log_budget, end["ended_at"])
+def _restore_one(
+    backend: LocalBackend, spec: ProcessSpec, end: dict[str, Any] | None, spawned: SpawnedProcess | None
+) -> None:
+    process = ManagedProcess(spec, _log_of(backend, spec, end, spawned), backend, backend.clock)
+    if end is not None:
+        _recall_end(process, end)
     else:
-        log = OutputLog.from_memory(folder, spec.instance, spec.log_budget, _memos(end))
-    process = ManagedProcess(spec, log, backend, backend.clock)
-    process.pid = end["pid"]
-    process.failure = end["failure"]
-    process.ending.started_at, process.ending.ended_at = end["started_at"], end["ended_at"]
-    process.result = None if end["result"] is None else payloads.result_from_dict(end["result"])
-    process.life = Life.FAILED if process.result is None else Life.CLOSED
+        _recall_log(process)
     backend.table.add(process)
+    if end is None and process.life.is_over:
+        backend.ended(process)
+    if spawned is not None:
+        _adopt(backend, process, spawned)
+    elif not process.life.is_over:
+        _end_alone(process, _exit_left(backend, spec))
+
+
+def _log_of(
+    backend: LocalBackend, spec: ProcessSpec, end: dict[str, Any] | None, spawned: SpawnedProcess | None
+) -> OutputLog:
+    folder, now = backend.log_folder(spec), backend.clock()
+    if end is None:
+        started: list[_Memo] = []
+        if spawned is not None:
+            started = [_started(spawned.pid, spawned.started_at)]
+        elif _exit_left(backend, spec) is not None:
+            started = [_started(0, spec.requested_at)]
+        return OutputLog.open(folder, spec.instance, spec.log_budget, now, first=started)
+    if end["on_disk"]:
+        return OutputLog.open(folder, spec.instance, spec.log_budget, end["ended_at"])
+    return OutputLog.from_memory(folder, spec.instance, spec.log_budget, _memos(end))
+
+
+def _recall_end(process: ManagedProcess, end: Mapping[str, Any]) -> None:
+    """Be what the journal says of an end."""
+    process.pid = end["pid"]
+    process.ending.started_at, process.ending.ended_at = end["started_at"], end["ended_at"]
+    if end["result"] is None:
+        process.recall(Life.FAILED, None, end["failure"])
+    else:
+        process.recall(Life.CLOSED, payloads.result_from_dict(end["result"]))
+
+
+def _recall_log(process: ManagedProcess) -> None:
+    """Be what the log says, where the earlier life was killed before it could write an end to the journal."""
+    lives: dict[Kind, Life] = {"closed": Life.CLOSED, "exited": Life.EXITED}
+    for kind, life in lives.items():
+        payload = process.log.payload_of(kind)
+        if payload is not None:
+            process.recall(life, payloads.result_from_dict(payloads.decode(payload)))
+            return
+
+
+def _started(pid: int | None, started_at: float) -> _Memo:
+    return "started", payloads.encode({"pid": pid}), started_at
 
 
 def _memos(end: Mapping[str, Any]) -> list[_Memo]:
@@ -67,40 +114,44 @@ def _memos(end: Mapping[str, Any]) -> list[_Memo]:
         return [("failed", payloads.encode(dict(end["failure"])), end["ended_at"])]
     result = payloads.encode(end["result"])
     return [
-        ("started", payloads.encode({"pid": end["pid"]}), end["started_at"]),
+        _started(end["pid"], end["started_at"]),
         ("exited", result, end["ended_at"]),
         ("closed", result, end["ended_at"]),
     ]
 
 
-def _adopt(backend: LocalBackend, spec: ProcessSpec, spawned: SpawnedProcess) -> None:
-    started: _Memo = ("started", payloads.encode({"pid": spawned.pid}), spawned.started_at)
-    log = OutputLog.open(
-        backend.log_folder(spec), spec.instance, spec.log_budget, backend.clock(), first=[started]
-    )
-    process = ManagedProcess(spec, log, backend, backend.clock)
-    backend.table.add(process)
+def _adopt(backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProcess) -> None:
+    """Go on with a command that the keeper has; of one that is over the rest is discarded."""
     pumps, feeder = connect_streams(backend, process, spawned, adopted=True)
     process.resumed(spawned.pid, spawned.pidfd, spawned.started_at, pumps, feeder)
     if spawned.exit is not None:
-        process.exited(spawned.exit.status, spawned.exit.rusage)
+        process.exited(spawned.exit.status, spawned.exit.rusage, spawned.exit.ended_at)
 
 
-def _lost(backend: LocalBackend, spec: ProcessSpec) -> None:
-    log = OutputLog.open(backend.log_folder(spec), spec.instance, spec.log_budget, backend.clock())
-    process = ManagedProcess(spec, log, backend, backend.clock)
-    backend.table.add(process)
-    process.ending.started_at = spec.requested_at
-    if log.last_kind == "closed":
-        process.life = Life.CLOSED
-        page = log.page(log.last_seq - 1)
-        process.result = payloads.result_from_dict(payloads.decode(page.payloads[log.last_seq]))
-        backend.ended(process)
-        return
-    if log.last_seq == 0:
-        process.spawn_failed(
-            {"ename": "ServerLost", "evalue": "the server ended before it was started", "details": {}}
-        )
-        return
-    process.life = Life.RUNNING
-    process.lost()
+def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
+    """Record the end of a command that nobody has any more; if the keeper left no word, it is not known."""
+    process.ending.started_at = process.ending.started_at or process.spec.requested_at
+    if end is not None:
+        process.ended_unseen(end.status, end.rusage, end.ended_at)
+    elif process.log.last_seq == 0:
+        words = "the server ended before it was started"
+        process.spawn_failed({"ename": "ServerLost", "evalue": words, "details": {}})
+    else:
+        process.lost()
+
+
+def _exit_left(backend: LocalBackend, spec: ProcessSpec) -> ProcessExit | None:
+    """Return what a keeper wrote down that ended because nothing was left to keep."""
+    try:
+        return exit_from(json.loads((backend.log_folder(spec) / "exit").read_text()))
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _leave(backend: LocalBackend, spawned: SpawnedProcess) -> None:
+    """Let go of a command that the journal does not know: forgotten and over, or the journal was damaged."""
+    spawned.close()
+    if spawned.exit is not None:
+        backend.keeper.forget(spawned.process_id)
+    else:
+        log.warning("a command is not known here and left alone: pid %d", spawned.pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from execzmq.keeper.client import SpawnedProcess
@@ -22,8 +23,7 @@ def connect_streams(
     fds = spawned.fds
     pumps = [_pump(backend, process, stream, source) for stream, source in _sources(fds)]
     feeder = None
-    terminal = fds.get("pty", -1)
-    writer = terminal if terminal != -1 else fds.pop("stdin", -1)
+    writer = os.dup(fds["pty"]) if "pty" in fds else fds.pop("stdin", -1)
     if writer != -1:
         feeder = _feeder(backend, process, writer, fds.pop("in", -1), adopted)
     for name in ("pty", "stdout", "stderr", "mid_r", "mid_w"):
@@ -56,17 +56,17 @@ def _pump(backend: LocalBackend, process: ManagedProcess, stream: Stream, source
 def _feeder(
     backend: LocalBackend, process: ManagedProcess, writer: int, held: int, adopted: bool
 ) -> StdinFeeder:
-    process_id, terminal, folder = process.process_id, process.spec.tty, process.log.folder
+    key, terminal, folder = process.spec.key, process.spec.tty, process.log.folder
 
     def hold(fd: int) -> bool:
-        backend.keeper.hold(process_id, "in", fd)
+        backend.keeper.hold(key, "in", fd)
         return True
 
     def drained() -> None:
-        backend.keeper.close_name(process_id, "stdin")
+        backend.keeper.close_name(key, "stdin")
 
     if adopted:
         queue = StdinQueue.recover(folder, writer, held, terminal=terminal, on_segment=hold)
     else:
         queue = StdinQueue(folder, writer, terminal=terminal, on_segment=hold)
-    return StdinFeeder(queue, writer, owns_fd=not terminal, drained=drained)
+    return StdinFeeder(queue, writer, drained=drained)

@@ -33,6 +33,18 @@ class Ending:
         if self.cause is None:
             self.cause, self.asked_by = cause, asked_by
 
+    def resume(self, told: ExitResult) -> None:
+        """Go on from what an earlier life has told of the end."""
+        self.started_at, self.ended_at = told.started_at, told.ended_at
+        self.rusage = told.rusage
+        if told.exit_code is not None:
+            self.status = told.exit_code << 8
+        elif told.signal is not None:
+            self.status = told.signal
+            self.signals[told.signal] = told.asked_by
+        if told.cause not in ("exited", "signaled"):
+            self.ask(told.cause, told.asked_by)
+
     def result(self, output_bytes: dict[str, int], dropped_bytes: dict[str, int]) -> ExitResult:
         """Return the result as far as it is known now."""
         code = None if self.status is None else os.waitstatus_to_exitcode(self.status)

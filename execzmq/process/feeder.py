@@ -33,14 +33,13 @@ class StdinFeeder:
 
     Args:
         queue: owned from now on.
-        fd: the writing end, owned from now on where `owns_fd`; a terminal's master belongs to its pump.
+        fd: the writing end, owned from now on.
         drained: called once when the end was asked for and everything before it has been fed.
     """
 
-    def __init__(self, queue: StdinQueue, fd: int, *, owns_fd: bool, drained: Callable[[], None]) -> None:
+    def __init__(self, queue: StdinQueue, fd: int, *, drained: Callable[[], None]) -> None:
         self.queue = queue
         self._fd = fd
-        self._owns_fd = owns_fd
         self._drained = drained
         self._loop = asyncio.get_running_loop()
         self._writing = False
@@ -88,15 +87,14 @@ class StdinFeeder:
         """Stop feeding; what is unread stays for a later server. Idempotent."""
         self._deafen()
         fd, self._fd = self._fd, -1
-        if fd != -1 and self._owns_fd:
+        if fd != -1:
             os.close(fd)
         self.queue.close()
         self._admit()
 
     def _finish(self) -> None:
         self._drained()
-        if self._owns_fd:
-            self.close()
+        self.close()
 
     def _listen(self) -> None:
         if not self._writing:

@@ -72,6 +72,7 @@ class ManagedProcess:
         self.last_read = 0.0
         self.pumps: dict[Stream, StreamPump] = {}
         self.backlog = Backlog(spec.log_budget) if spec.backpressure == "pause" else None
+        self._is_given_up = False
         self._observer = observer
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -124,11 +125,25 @@ class ManagedProcess:
     def resumed(
         self, pid: int, pidfd: int, started_at: float, pumps: Iterable[StreamPump], feeder: StdinFeeder | None
     ) -> None:
-        """Take over a command that an earlier life has started, without telling anybody."""
-        self.ending.started_at = started_at
+        """Take over a command that an earlier life has started, without telling anybody.
+
+        Where the log has told more than its start, `recall` was called before.
+        """
         self._take_over(pid, pidfd, pumps, feeder)
-        self.life = Life.RUNNING
+        if self.life is Life.STARTING:
+            self.ending.started_at = started_at
+            self.life = Life.RUNNING
         self._listen()
+        if self.life is Life.EXITED:
+            self._await_streams()
+        if self.life.is_over:
+            self._discard()
+
+    def recall(self, life: Life, result: ExitResult | None, failure: dict[str, Any] | None = None) -> None:
+        """Be what an earlier life has told of the process, without telling anybody."""
+        self.life, self.result, self.failure = life, result, failure
+        if result is not None:
+            self.ending.resume(result)
 
     def _take_over(
         self, pid: int, pidfd: int, pumps: Iterable[StreamPump], feeder: StdinFeeder | None
@@ -142,6 +157,8 @@ class ManagedProcess:
     def _listen(self) -> None:
         for pump in self.pumps.values():
             pump.start()
+        if self.life.has_exited:
+            return
         if self.feeder is not None:
             self.feeder.poke()
         if self.spec.timeout is not None:
@@ -154,12 +171,17 @@ class ManagedProcess:
         self.ending.ended_at = self._clock()
         self._take(Fact.SPAWN_FAILED)
 
-    def exited(self, status: int | None, rusage: dict[str, float]) -> None:
-        """Record the end of the command itself; `status` as `wait4` tells it, `None` if nobody knows."""
+    def exited(self, status: int | None, rusage: dict[str, float], ended_at: float | None = None) -> None:
+        """Record the end of the command itself.
+
+        Args:
+            status: as `wait4` tells it, `None` if nobody knows.
+            ended_at: Unix seconds, `None` = now.
+        """
         if self.life.has_exited:
             return
         self.ending.status, self.ending.rusage = status, rusage
-        self.ending.ended_at = self._clock()
+        self.ending.ended_at = self._clock() if ended_at is None else ended_at
         for pump in self.pumps.values():
             pump.drain()
         if self.feeder is not None:
@@ -168,12 +190,22 @@ class ManagedProcess:
         if not self.life.is_over:
             self.log.persist()
 
+    def ended_unseen(self, status: int, rusage: dict[str, float], ended_at: float) -> None:
+        """Record the end of a command that ended, and its streams with it, while nobody was there."""
+        if self.life is Life.STARTING:
+            self.life = Life.RUNNING
+        self.exited(status, rusage, ended_at)
+        self._take(Fact.STREAMS_ENDED)
+
     def lost(self) -> None:
         """Record that the process is out of reach and its status will never be known."""
         if self.life.is_over:
             return
-        self.ending.ask("server_lost", "")
-        self.ending.ended_at = self.ending.ended_at or self._clock()
+        if self.life is Life.STARTING:
+            self.life = Life.RUNNING
+        if not self.life.has_exited:
+            self.ending.ask("server_lost", "")
+            self.ending.ended_at = self._clock()
         self._take(Fact.LOST)
         self.release()
 
@@ -252,6 +284,11 @@ class ManagedProcess:
 
     # Its end
 
+    @property
+    def is_discarding(self) -> bool:
+        """Tell whether it is over and others still hold its streams, which are read for their sake."""
+        return self.life.is_over and self._has_open_stream
+
     def release(self) -> None:
         """Close every descriptor and timer; the log stays readable. Idempotent."""
         for timer in self._timers:
@@ -280,11 +317,8 @@ class ManagedProcess:
 
     def stream_ended(self, stream: Stream) -> None:
         """Note the end of one stream."""
-        if any(pump.is_open for pump in self.pumps.values()):
-            return
-        self._take(Fact.STREAMS_ENDED)
-        if self.life.is_over:
-            self._give_up()
+        if not self._has_open_stream:
+            self._take(Fact.STREAMS_ENDED)
 
     def notice(self, kind: str, data: dict[str, Any]) -> None:
         """Record a notice, unless nothing may follow any more."""
@@ -299,10 +333,18 @@ class ManagedProcess:
             _ACTIONS[action](self)
         if actions and self.life.is_over:
             self._observer.ended(self)
-            if self.life is Life.FAILED or not any(pump.is_open for pump in self.pumps.values()):
-                self._give_up()
+        if self.life.is_over and not self._has_open_stream:
+            self._give_up()
+
+    @property
+    def _has_open_stream(self) -> bool:
+        return any(pump.is_open for pump in self.pumps.values())
 
     def _give_up(self) -> None:
+        """Let go of everything, once."""
+        if self._is_given_up:
+            return
+        self._is_given_up = True
         self.release()
         if self.scope.pid:
             self._observer.released(self)
@@ -319,7 +361,7 @@ class ManagedProcess:
         self._tell(self.log.append(kind, payloads.encode(payload), self._clock()), payload)
 
     def _balance(self) -> None:
-        if self.backlog is None:
+        if self.backlog is None or self.life.is_over:
             return
         pause = self.backlog.must_pause(self.log)
         for pump in self.pumps.values():
@@ -348,7 +390,8 @@ class ManagedProcess:
 
     def _await_streams(self) -> None:
         if self.spec.drain_limit is not None:
-            self._later(self.spec.drain_limit, self._drain_over)
+            left = self.ending.ended_at + self.spec.drain_limit - self._clock()
+            self._later(max(0.0, left), self._drain_over)
 
     def _drain_over(self) -> None:
         if self.life is Life.EXITED:

@@ -43,9 +43,19 @@ class ProcessSpec:
     exact_env: bool
 
     @property
+    def key(self) -> str:
+        """Name this life of the process to the keeper, in its log's folder and in the mark."""
+        return key_of(self.process_id, self.instance)
+
+    @property
     def mark(self) -> bytes | None:
         """Return the value by which descendants are known, `None` where none was set."""
-        return None if self.exact_env else f"{self.process_id}.{self.instance:016x}".encode()
+        return None if self.exact_env else self.key.encode()
+
+
+def key_of(process_id: str, instance: int) -> str:
+    """Name one life of a process_id in one word."""
+    return f"{process_id}.{instance:016x}"
 
 
 def spec_of(

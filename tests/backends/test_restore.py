@@ -1,0 +1,290 @@
+"""What a new life of a backend makes of what an earlier one has left."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from execzmq.backends.local import LocalBackend
+from execzmq.errors import CommandNotFound, ProcessNotFound
+from execzmq.settings import Settings
+from execzmq.types.events import Closed, Exited, Failed, Started
+from tests.commands import (
+    all_events,
+    assert_offsets_whole,
+    assert_seqs_whole,
+    end_of,
+    exit_of,
+    is_alive,
+    kinds_of,
+    only,
+    output_of,
+    shell,
+    until_output,
+    words,
+)
+from tests.support import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def folder(short_tmp: Path) -> Iterator[Path]:
+    """A state folder of the test's own; its keeper, a child of this Python, is reaped at the end."""
+    yield short_tmp
+    with contextlib.suppress(TimeoutError):  # a failed test leaves one
+        wait_until(_no_child_is_left, 2.0)
+
+
+def _no_child_is_left() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
+
+
+async def open_backend(folder: Path) -> LocalBackend:
+    """Begin one life."""
+    return await LocalBackend.open(folder, Settings(shutdown_grace=0.0))
+
+
+@contextlib.asynccontextmanager
+async def life(folder: Path) -> AsyncIterator[LocalBackend]:
+    """One life that leaves its commands to the next."""
+    backend = await open_backend(folder)
+    try:
+        yield backend
+    finally:
+        await backend.aclose()
+
+
+@contextlib.asynccontextmanager
+async def last_life(folder: Path) -> AsyncIterator[LocalBackend]:
+    """The last life of a test, which ends everything."""
+    backend = await open_backend(folder)
+    try:
+        yield backend
+    finally:
+        await backend.shutdown()
+
+
+def drop_last_journal_line(folder: Path) -> None:
+    """Do as a kill between an event and its line in the journal."""
+    journal = folder / "journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-1]))
+
+
+async def test_running_command_goes_on(folder: Path) -> None:
+    """A running command is taken over: its events go on without hole or repeat, its stdin can be written."""
+    async with life(folder) as backend:
+        process = await backend.start(words("cat", stdin="pipe", process_id="p", name="n"))
+        await process.write(b"one")
+        await until_output(process, b"one")
+    async with last_life(folder) as backend:
+        again = await backend.attach("n")
+        assert again.instance == process.instance
+        await again.write(b"two", end=True)
+        events = await all_events(again)
+        assert kinds_of(events) == ["started", "output", "exited", "closed"]
+        assert_seqs_whole(events)
+        assert_offsets_whole(events)
+        assert output_of(events) == b"onetwo"
+        assert end_of(events).exit_code == 0
+
+
+async def test_end_in_between_is_known(folder: Path) -> None:
+    """A command that ended while nobody was there has its status, its last output and its own time of end."""
+    flag = folder / "flag"
+    async with life(folder) as backend:
+        process = await backend.start(
+            shell(f"echo up; while [ ! -e {flag} ]; do sleep 0.02; done; echo late; exit 3", process_id="p")
+        )
+        pid = only(await until_output(process, b"up"), Started).pid
+    flag.touch()
+    wait_until(lambda: not is_alive(pid))
+    ended_before = flag.stat().st_mtime + 5
+    async with last_life(folder) as backend:
+        events = await all_events(await backend.attach("p"))
+        assert output_of(events) == b"up\nlate\n"
+        assert (end_of(events).exit_code, end_of(events).cause) == (3, "exited")
+        assert flag.stat().st_mtime <= end_of(events).ended_at <= ended_before
+
+
+async def test_silent_end_in_between_is_known(folder: Path) -> None:
+    """A command that wrote nothing, and ended while nobody was there, has its status."""
+    flag = folder / "flag"
+    async with life(folder) as backend:
+        process = await backend.start(shell(f"while [ ! -e {flag} ]; do sleep 0.02; done; exit 3"))
+        keeper = backend.keeper.pid
+    flag.touch()
+    wait_until(lambda: not is_alive(keeper))
+    async with last_life(folder) as backend:
+        events = await all_events(await backend.attach(process.process_id))
+        assert kinds_of(events) == ["started", "exited", "closed"]
+        assert (end_of(events).exit_code, end_of(events).cause) == (3, "exited")
+
+
+async def test_exit_that_was_told_is_not_told_again(folder: Path) -> None:
+    """Where the exit was told and a job still holds the streams, the next life tells only what follows."""
+    flag = folder / "flag"
+    job = f"(while [ ! -e {flag} ]; do sleep 0.02; done; echo job) &"
+    async with life(folder) as backend:
+        process = await backend.start(shell(f"{job} echo main; exit 5", process_id="p"))
+        assert (await process.wait("exited", 10.0)).exited
+    async with last_life(folder) as backend:
+        again = await backend.attach("p")
+        info = await again.info()
+        assert (info.state, info.pid is not None) == ("exited", True)
+        assert info.result is not None
+        assert info.result.exit_code == 5
+        flag.touch()
+        events = await all_events(again)
+        assert kinds_of(events) == ["started", "output", "exited", "output", "closed"]
+        assert_seqs_whole(events)
+        assert output_of(events) == b"main\njob\n"
+        told, end = exit_of(events), end_of(events)
+        assert (end.exit_code, end.cause, end.ended_at) == (5, "exited", told.ended_at)
+
+
+async def test_signal_that_was_told_is_kept(folder: Path) -> None:
+    """Who asked for the end is known in the next life too."""
+    async with life(folder) as backend:
+        process = await backend.start(shell("setsid sh -c 'echo $$; exec sleep 60' & wait"))
+        job = int(output_of(await until_output(process, b"\n")))
+        await process.signal("KILL")
+        assert (await process.wait("exited", 10.0)).exited
+    async with last_life(folder) as backend:
+        again = await backend.attach(process.process_id)
+        os.kill(job, signal.SIGKILL)
+        events = await all_events(again)
+        assert (end_of(events).signal, end_of(events).asked_by) == (9, "client local")
+
+
+async def test_rest_is_discarded_after_the_drain_limit(folder: Path) -> None:
+    """A job that holds the streams of a closed process is read in the next life too, and not blocked."""
+    flag, done = folder / "flag", folder / "done"
+    job = f"(while [ ! -e {flag} ]; do sleep 0.02; done; head -c 300000 /dev/zero; echo ok >{done}) &"
+    async with life(folder) as backend:
+        process = await backend.start(shell(f"{job} exit 0", process_id="p", drain_limit=0.0))
+        first = await all_events(process)
+        assert end_of(first).held_open_by
+    async with last_life(folder) as backend:
+        again = await backend.attach("p")
+        assert await all_events(again) == first
+        flag.touch()
+        await asyncio.to_thread(wait_until, done.exists)
+        assert await all_events(again) == first
+
+
+async def test_end_without_its_line_in_the_journal(folder: Path) -> None:
+    """A kill right after the last event loses nothing: the log knows the end, and it is told once."""
+    async with life(folder) as backend:
+        process = await backend.start(shell("echo x; exit 4", process_id="p"))
+        first = await all_events(process)
+    drop_last_journal_line(folder)
+    async with last_life(folder) as backend:
+        again = await backend.attach("p")
+        assert await all_events(again) == first
+        info = await again.info()
+        assert (info.state, info.result) == ("closed", end_of(first))
+        assert backend.table.alive == 0
+    async with last_life(folder) as backend:
+        assert await all_events(await backend.attach("p")) == first
+
+
+async def test_silent_ended_command_is_read_from_the_journal(folder: Path) -> None:
+    """What never had output needs no file."""
+    async with life(folder) as backend:
+        process = await backend.start(shell("exit 4", process_id="p"))
+        first = await all_events(process)
+        assert not backend.log_folder(backend.table.require("p").spec).exists()
+    async with last_life(folder) as backend:
+        again = await all_events(await backend.attach("p"))
+        assert kinds_of(again) == kinds_of(first)
+        assert end_of(again) == end_of(first)
+
+
+async def test_failed_start_stays_failed(folder: Path) -> None:
+    """A failed start can be looked at in the next life, and its id is free; what it is given then stays."""
+    async with life(folder) as backend:
+        with pytest.raises(CommandNotFound):
+            await backend.start(words("/no/such", process_id="p"))
+    async with life(folder) as backend:
+        events = await all_events(await backend.attach("p"))
+        assert only(events, Failed).error["ename"] == "CommandNotFound"
+        await all_events(await backend.start(shell("echo ok", process_id="p")))
+    async with last_life(folder) as backend:
+        assert output_of(await all_events(await backend.attach("p"))) == b"ok\n"
+        assert len(await backend.list_processes()) == 1
+
+
+async def test_forgotten_stays_forgotten(folder: Path) -> None:
+    """What was forgotten does not come back, and nothing of it is on disk."""
+    async with life(folder) as backend:
+        process = await backend.start(shell("echo x", process_id="p"))
+        await all_events(process)
+        await process.forget()
+    async with last_life(folder) as backend:
+        with pytest.raises(ProcessNotFound):
+            await backend.attach("p")
+        assert list((folder / "p").iterdir()) == []
+
+
+async def test_keeper_that_was_killed(folder: Path) -> None:
+    """Without the keeper nobody knows how a command ended; it is said so, and what it wrote is there."""
+    async with life(folder) as backend:
+        process = await backend.start(shell("echo x; exec sleep 60", process_id="p"))
+        pid = only(await until_output(process, b"x"), Started).pid
+        keeper = backend.keeper.pid
+    for victim in (keeper, pid):
+        os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: not is_alive(keeper))
+    async with last_life(folder) as backend:
+        events = await all_events(await backend.attach("p"))
+        assert output_of(events) == b"x\n"
+        assert kinds_of(events) == ["started", "output", "exited", "closed"]
+        result = end_of(events)
+        assert (result.cause, result.exit_code, result.signal) == ("server_lost", None, None)
+
+
+async def test_time_limit_counts_from_the_start(folder: Path) -> None:
+    """A time limit that has struck while nobody was there strikes at once."""
+    async with life(folder) as backend:
+        process = await backend.start(shell("echo x; exec sleep 60", process_id="p", timeout=0.3))
+        await until_output(process, b"x")
+    async with last_life(folder) as backend:
+        events = await all_events(await backend.attach("p"))
+        assert end_of(events).cause == "timed_out"
+
+
+async def test_stdin_that_was_accepted_is_fed(folder: Path) -> None:
+    """Input that was accepted and not read is read in the next life, every byte once."""
+    data = os.urandom(1 << 20)
+    async with life(folder) as backend:
+        process = await backend.start(shell("kill -STOP $$; cat", stdin="pipe", process_id="p"))
+        await process.write(data)
+    async with last_life(folder) as backend:
+        again = await backend.attach("p")
+        await again.signal("CONT")
+        await again.write(b"end", end=True)
+        assert output_of(await all_events(again)) == data + b"end"
+
+
+async def test_terminal_goes_on(folder: Path) -> None:
+    """A terminal is handed over with its process."""
+    async with life(folder) as backend:
+        process = await backend.start(words("cat", tty=True, tty_echo=False, process_id="p"))
+        await process.write(b"one\n")
+        await until_output(process, b"one\r\n")
+    async with last_life(folder) as backend:
+        again = await backend.attach("p")
+        await again.write(b"two\n", end=True)
+        events = await all_events(again)
+        assert output_of(events) == b"one\r\ntwo\r\n"
+        assert [type(event) for event in events[-2:]] == [Exited, Closed]
