@@ -42,12 +42,17 @@ class LogStat:
     @property
     def settled(self) -> int:
         """Return the bytes down to which the log can surely be shrunk within its budget."""
-        return max(self.budget, self.unreceived) + slack(self.budget)
+        return self.settled_at(1.0)
+
+    def settled_at(self, part: float) -> int:
+        """Return the same for a part of its budget, whose first half stays beside what is not received."""
+        half = int(self.budget * part) // 2
+        return half + max(half, self.unreceived) + slack(self.budget)
 
 
 @dataclass(slots=True, frozen=True)
 class Shrink:
-    """Drop the middle of a log down to `target` bytes."""
+    """Drop the middle of a log down to `target` bytes, but nothing that its starter has not received."""
 
     process_id: str
     target: int
@@ -64,8 +69,12 @@ Action: TypeAlias = Shrink | Forget
 
 
 def slack(budget: int) -> int:
-    """Return the bytes by which a log may stay above a target, since only whole files are dropped."""
-    return 4 * (min(SEGMENT, budget // 8) + MAX_EVENT)
+    """Return the bytes by which a log may stay above its budget.
+
+    An eighth each for a stream of its own and for records of dropped events; the rest because only whole
+    files go, at both ends of both streams and of the index.
+    """
+    return budget // 4 + 5 * (min(SEGMENT, budget // 8) + MAX_EVENT)
 
 
 def disk_limit(configured: int, free: int, used: int) -> int:
@@ -94,7 +103,7 @@ def _beyond_budgets(stats: Iterable[LogStat], needed: int) -> list[Action]:
     for stat in sorted((stat for stat in stats if stat.disk_bytes > stat.settled), key=order):
         if needed <= 0:
             break
-        target = max(stat.budget, stat.unreceived, stat.disk_bytes - needed)
+        target = max(stat.budget, stat.disk_bytes - needed)
         actions.append(Shrink(stat.process_id, target))
         needed -= stat.disk_bytes - target
     return actions
@@ -122,23 +131,15 @@ def _all_alike(stats: Iterable[LogStat], limit: int) -> list[Action]:
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        if sum(_size_at(stat, middle) for stat in stats) <= goal:
+        if sum(min(stat.disk_bytes, stat.settled_at(middle)) for stat in stats) <= goal:
             low = middle
         else:
             high = middle
     return [
-        Shrink(stat.process_id, _target_at(stat, low))
+        Shrink(stat.process_id, int(stat.budget * low))
         for stat in stats
-        if stat.disk_bytes > _target_at(stat, low)
+        if stat.disk_bytes > int(stat.budget * low)
     ]
-
-
-def _target_at(stat: LogStat, part: float) -> int:
-    return max(int(stat.budget * part), stat.unreceived)
-
-
-def _size_at(stat: LogStat, part: float) -> int:
-    return min(stat.disk_bytes, _target_at(stat, part) + slack(stat.budget))
 
 
 def expired(finished: Iterable[tuple[str, float]], now: float) -> list[Forget]:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from execzmq.process.index import RECORD_SIZE, Kind, Record
 from execzmq.process.log import Dropped, OutputLog
+from execzmq.process.retention import LogStat
 from execzmq.settings import KIB, MAX_EVENT, MIB
 from execzmq.types.events import Stream
 from tests.process.log_model import BUDGET, STARTED, STREAMS, Model
@@ -318,6 +319,19 @@ def test_what_a_starter_has_not_received_stays(log: OutputLog):
     log.shrink(0, keep_after=10)
     entries, _ = _all(log)
     assert [_end(entry) for entry in entries if isinstance(entry, Dropped)] == [10]
+
+
+@pytest.mark.parametrize("size", [200, 20_000, 200_000])
+def test_a_log_can_be_shrunk_to_what_a_plan_counts_on(short_tmp: Path, size: int):
+    """Whatever the events: with its budget as target a log comes down to the size that plans reckon with."""
+    log = OutputLog(short_tmp / "log", 7, MIB)
+    log.append(*STARTED)
+    for number in range(max(80, 8 * MIB // size // 8)):
+        _output(log, bytes(size), STREAMS[number % 5 == 0])
+    while log.shrink(MIB):
+        pass
+    assert log.disk_bytes <= LogStat("a", 0, MIB).settled
+    log.close()
 
 
 def test_shrinking_can_be_done_piece_by_piece(log: OutputLog):
