@@ -11,6 +11,7 @@ import itertools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import zmq
 
@@ -38,9 +39,10 @@ class Sockets:
     """The five sockets of a server, bound; requests and subscriptions go to callbacks.
 
     Args:
-        endpoints: where to listen. on_request: called with the name of the socket and the frames of a
-            request. on_subscription: called with the one frame of a subscription or of the end of one; what
-            it decides must be applied before it returns.
+        endpoints: where to listen.
+        on_request: called with the name of the socket and the frames of a request.
+        on_subscription: called with the one frame of a subscription or of the end of one; what it decides
+            must be applied before it returns.
     """
 
     def __init__(
@@ -59,9 +61,8 @@ class Sockets:
         xpub = self._bind(zmq.XPUB, endpoints.iopub, XPUB_HWM)
         self.iopub = ZmqPort(xpub, lambda frames: on_subscription(frames[0]), turn=100)
         for name in REQUEST_SOCKETS:
-            socket = self._bind(zmq.ROUTER, getattr(endpoints, name), _ROUTER_HWM) self.requests[name] =
-            ZmqPort(socket, lambda frames, name=name: on_request(name, frames))  # type: ignore[misc]  # the
-            default argument binds the loop's value
+            socket = self._bind(zmq.ROUTER, getattr(endpoints, name), _ROUTER_HWM)
+            self.requests[name] = ZmqPort(socket, partial(on_request, name))
 
     def admit(self, topic: bytes) -> None:
         """Let the sender of the subscription that is being handled have a topic."""
