@@ -1,6 +1,7 @@
 """`attach`: several terminals at one process, one keyboard, everybody's screen as it was afterwards."""
 
 import json
+import os
 import signal
 
 import pytest
@@ -21,7 +22,7 @@ def _start(*words: str) -> str:
 
 
 def test_keyboard_is_shared_and_handed_over() -> None:
-    """The first has the keyboard and its size applies; the second watches, and has both when the first leaves."""
+    """The first has the keyboard and its size applies; when it leaves, the next who types has both."""
     process = _start("-t", "--", *child(KEYS))
     with UserTerminal("attach", process, rows=30, cols=90) as first:
         first.expect(b"size 30x90")
@@ -121,9 +122,7 @@ def test_suspended_terminal_is_given_back() -> None:
 
 
 def _wait_until_stopped(terminal: UserTerminal) -> None:
-    import os
-
-    pid, status = os.waitpid(terminal.process.pid, os.WUNTRACED)
+    _, status = os.waitpid(terminal.process.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
 
 

@@ -1,5 +1,7 @@
 """What a program has set on the screen is known and undone."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +45,7 @@ def test_sequences_may_be_cut_anywhere(cuts: list[int]) -> None:
     whole, pieces = ScreenModes(), ScreenModes()
     whole.feed(VIM)
     edges = [0, *sorted(cuts), len(VIM)]
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in itertools.pairwise(edges):
         pieces.feed(VIM[begin:end])
     assert pieces.undo() == whole.undo()
     assert pieces.is_alternate

@@ -67,10 +67,8 @@ class Logged(FakeProcess):
 
 
 def _log(count: int, size: int) -> list[Event]:
-    log: list[Event] = [Started(1, 1)]
-    for number in range(count):
-        log.append(Output(number + 2, "stdout", number * size, b"%06d\n" % number * (size // 7)))
-    return [*log, Exited(count + 2, ExitResult(exit_code=0))]
+    outputs = [Output(n + 2, "stdout", n * size, b"%06d\n" % n * (size // 7)) for n in range(count)]
+    return [Started(1, 1), *outputs, Exited(count + 2, ExitResult(exit_code=0))]
 
 
 def _info(process: Logged, output_bytes: int) -> ProcessInfo:

@@ -1,5 +1,6 @@
 """A real terminal at `run -it` and `attach`: keys, size, sharing, and how it is left behind."""
 
+import json
 import os
 import signal
 
@@ -69,7 +70,5 @@ def test_terminal_is_restored_when_the_server_dies() -> None:
 
 
 def _kill_server() -> None:
-    import json
-
     (server,) = json.loads(execzmq("connections", "--json").stdout)
     os.kill(server["pid"], signal.SIGKILL)

@@ -32,8 +32,8 @@ def test_any_command_is_one_printable_line(words: list[bytes]) -> None:
 
 @pytest.mark.parametrize(
     ("count", "shown"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 KiB"), (10 * 1024, "10 KiB"), (5 * 1024**3, "5.0 GiB"), (2 * 1024**4, "2.0 TiB")],
-)  # fmt: skip
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 KiB"), (10 * 1024, "10 KiB"), (2 * 1024**4, "2.0 TiB")],
+)
 def test_size(count: int, shown: str) -> None:
     """A size has its unit and few digits."""
     assert size(count) == shown

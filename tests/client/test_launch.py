@@ -1,4 +1,4 @@
-"""The default server: started once whoever asks, found again, and an error that says why where it cannot be."""
+"""The default server: started once whoever asks, found again, and an error says why where it cannot be."""
 
 import json
 import os
