@@ -25,6 +25,8 @@ STUCK_AFTER = 5.0
 """Seconds after which a pass counts as stuck."""
 HAS_PROC = os.path.exists("/proc/self/stat")
 _COMMAND_MOST = 4096
+_LISTINGS = 10
+"""Most lists of /proc in one look, should others start processes all the time."""
 _PIECE = 64 * 1024
 _ANSWERS = 8
 """Requests that are answered in one turn of the loop."""
@@ -212,12 +214,18 @@ class Pass:
 
     def _look_for(self, scope: Scope, census: Census) -> Look:
         members, strays = census.of(scope)
+        strays = tuple(stray for stray in strays if _is_there(stray))  # the dying carry nothing
         family = Family(self._with_commands(members), self._with_commands(strays))
         return Look(family, census.session_is_over(scope))
 
     def _with_commands(self, entries: Iterable[Entry]) -> tuple[Member, ...]:
         name = name_of if self.shallow else command_of
         return tuple(Member(entry, name(entry.pid)) for entry in entries)
+
+
+def _is_there(entry: Entry) -> bool:
+    now = read_entry(entry.pid) if HAS_PROC else entry
+    return now is not None and now.identity == entry.identity and now.state not in "ZX"
 
 
 def ancestors(entries: dict[int, Entry], pid: int) -> set[int]:
@@ -269,11 +277,23 @@ def _slave_of(master: int) -> str:
 
 
 def read_entries() -> dict[int, Entry]:
-    """Return the living processes of the machine by pid."""
+    """Return the living processes of the machine by pid.
+
+    Lists again until nobody is new: who forks and ends during the look leaves a child that the first list has
+    not. So if a tree seems to be empty it is.
+    """
     if not HAS_PROC:
         return _entries_by_psutil()
-    found = (read_entry(int(name)) for name in os.listdir("/proc") if name.isdecimal())
-    return {entry.pid: entry for entry in found if entry is not None and entry.state not in "ZX"}
+    found: dict[int, Entry] = {}
+    listed: set[int] = set()
+    for _ in range(_LISTINGS):
+        new = {int(name) for name in os.listdir("/proc") if name.isdecimal()} - listed
+        if not new:
+            break
+        listed |= new
+        entries = (read_entry(pid) for pid in new)
+        found.update((entry.pid, entry) for entry in entries if entry is not None and entry.state not in "ZX")
+    return found
 
 
 def read_entry(pid: int) -> Entry | None:
