@@ -91,7 +91,7 @@ class Dispatcher:
         self._sessions = sessions
         self._send = send
         self._clock = clock
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[Reply]] = set()
         self.last_request = clock()
         self.statistics = {"requests": 0, "refused": 0, "unreadable": 0, "unsent": 0}
 
@@ -120,7 +120,7 @@ class Dispatcher:
         self._serve(socket, routing, peer, message)
 
     async def close(self) -> None:
-        """Cancel the handlers that still wait; their clients get no reply."""
+        """Cancel the handlers that still wait; their clients get no reply, and ask the next server."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -145,9 +145,9 @@ class Dispatcher:
         if isinstance(reply, Reply | ExecZMQError):
             self._finish(socket, routing, caller, message, reply)
             return
-        task = asyncio.ensure_future(self._wait(socket, routing, caller, message, reply))
+        task = asyncio.ensure_future(reply)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._done(socket, routing, caller, message, done))
 
     def _perform(
         self, socket: str, caller: Caller, message: Message
@@ -174,14 +174,17 @@ class Dispatcher:
             raise InvalidRequest(f"{name} takes no more than {requests.MOST_BUFFERS.get(name, 0)} buffers")
         return self._handlers[name](caller, request, message.buffers)
 
-    async def _wait(
-        self, socket: str, routing: list[Any], caller: Caller, message: Message, pending: Awaitable[Reply]
+    def _done(
+        self, socket: str, routing: list[Any], caller: Caller, message: Message, done: asyncio.Future[Reply]
     ) -> None:
-        try:
-            reply: Reply | ExecZMQError = await pending
-        except Exception as error:
-            reply = _told(error)
-        self._finish(socket, routing, caller, message, reply)
+        self._tasks.discard(done)
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            self._finish(socket, routing, caller, message, done.result())
+        elif isinstance(error, Exception):
+            self._finish(socket, routing, caller, message, _told(error))
 
     def _finish(
         self, socket: str, routing: list[Any], caller: Caller, message: Message, reply: Reply | ExecZMQError
