@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from execzmq.keeper.channel import Channel, Packet
+from execzmq.keeper.diagnose import explain
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from, process_from
-from execzmq.keeper.launch import Launch, SpawnError
+from execzmq.keeper.launch import Launch, SpawnError, check_launch
 from execzmq.keeper.listener import connect
 from execzmq.keeper.messages import (
     FROM_KEEPER,
@@ -29,6 +30,7 @@ from execzmq.keeper.messages import (
     spawn_error_from,
     spawn_message,
 )
+from execzmq.keeper.outbox import Outbox
 from execzmq.keeper.start import KeeperProcess, KeeperStartError
 
 __all__ = [
@@ -43,7 +45,6 @@ __all__ = [
 Mode = Literal["keep", "end"]
 ExitCallback = Callable[[str, int, dict[str, float]], None]
 
-_RETRY_SECONDS = 0.001
 _ATTEMPTS = 3
 _HELLO_SECONDS = 20.0
 _log = logging.getLogger(__name__)
@@ -88,44 +89,6 @@ class _Pending:
         self.releases.clear()
 
 
-class _Outbox:
-    """Send now, or as soon as there is room."""
-
-    def __init__(self, channel: Channel, on_broken: Callable[[Exception], None]) -> None:
-        self._channel = channel
-        self._on_broken = on_broken
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def send(self, body: bytes, fds: Sequence[int]) -> None:
-        """Send a packet; what cannot go at once goes with copies of its descriptors.
-
-        Raises:
-            OSError: the connection has ended.
-        """
-        if self._channel.try_send(body, fds):
-            return
-        copies = [os.dup(fd) for fd in fds]
-        self._channel.send_later(lambda: (body, copies), copies)
-        if self._timer is None:
-            self._timer = self._loop.call_later(_RETRY_SECONDS, self._flush)
-
-    def close(self) -> None:
-        """Send nothing more."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _flush(self) -> None:
-        self._timer = None
-        try:
-            flushed = self._channel.flush()
-        except OSError as exc:
-            self._on_broken(exc)
-            return
-        if not flushed:
-            self._timer = self._loop.call_later(_RETRY_SECONDS, self._flush)
-
-
 class KeeperClient:
     """Speak to a keeper. Made by `connect_or_launch`.
 
@@ -155,7 +118,7 @@ class KeeperClient:
         self._on_lost = on_lost
         self._pending = _Pending()
         self._running: dict[str, SpawnedProcess] = {}
-        self._outbox = _Outbox(channel, self._lose)
+        self._outbox = Outbox(channel, self._lose)
         self._is_losing = False
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
@@ -188,25 +151,12 @@ class KeeperClient:
             KeeperLost: each that was reached ended at once.
         """
         folder = os.fsencode(state_dir)
-        for attempt in range(_ATTEMPTS):
-            channel, process = await _reach(folder)
-            client = cls(channel, process, mode, on_process, on_exit, on_lost)
-            try:
-                await client._greet()
-            except KeeperLost:
-                # A keeper that ends just now: the next attempt finds none and starts one.
-                if process is not None:
-                    process.kill()
-                if attempt + 1 == _ATTEMPTS:
-                    raise
-                continue
-            except BaseException:
-                client.close()
-                if process is not None:
-                    process.kill()
-                raise
-            return client
-        raise AssertionError("unreachable")
+        for _ in range(_ATTEMPTS):
+            client = cls(*await _reach(folder), mode, on_process, on_exit, on_lost)
+            # A keeper may end just as it is found: the next attempt starts one.
+            if await client._greet():
+                return client
+        raise KeeperLost("each keeper that was reached ended at once")
 
     def spawn(self, launch: Launch, fds: Mapping[str, int] | None = None) -> asyncio.Future[SpawnedProcess]:
         """Start a command.
@@ -222,11 +172,23 @@ class KeeperClient:
 
         Raises:
             ValueError: a spawn of that process_id still waits for its answer.
+            KeyError: `fds` lacks a descriptor that the launch names.
         """
         if launch.process_id in self._pending.spawns:
             raise ValueError(f"a spawn of {launch.process_id!r} is under way")
-        future = self._pending.spawns[launch.process_id] = self._loop.create_future()
-        self._send(spawn_message(launch), [(fds or {})[name] for name in launch.descriptor_names])
+        future: asyncio.Future[SpawnedProcess] = self._loop.create_future()
+        try:
+            check_launch(launch)
+        except SpawnError as exc:
+            future.set_exception(exc)
+            return future
+        passed = [(fds or {})[name] for name in launch.descriptor_names]
+        self._pending.spawns[launch.process_id] = future
+        try:
+            self._send(spawn_message(launch), passed)
+        except OSError as exc:
+            del self._pending.spawns[launch.process_id]
+            future.set_exception(explain(launch, "descriptors", exc.errno or 0))
         return future
 
     def release(self, process_id: str) -> asyncio.Future[None]:
@@ -241,7 +203,11 @@ class KeeperClient:
         return future
 
     def hold(self, process_id: str, name: str, fd: int) -> None:
-        """Let the keeper hold a descriptor with a command; it stays the caller's too."""
+        """Let the keeper hold a descriptor with a command; it stays the caller's too.
+
+        Raises:
+            OSError: it is closed, or none is free to send it.
+        """
         self._send({"op": "hold", "id": process_id, "name": name}, [fd])
 
     def mark(self, process_id: str, flag: str, on: bool = True) -> None:
@@ -292,11 +258,21 @@ class KeeperClient:
         if self._process is not None:
             await asyncio.shield(self._process.ended)
 
-    async def _greet(self) -> None:
+    async def _greet(self) -> bool:
+        """Take over what the keeper has; False if it ended instead. Failed, it leaves nothing."""
         self._pending.ready = self._loop.create_future()
         self._send({"op": "hello", "version": PROTOCOL_VERSION, "mode": self._mode})
-        async with asyncio.timeout(_HELLO_SECONDS):
-            await self._pending.ready
+        try:
+            async with asyncio.timeout(_HELLO_SECONDS):
+                await self._pending.ready
+        except BaseException as exc:
+            self.close()
+            if self._process is not None:
+                self._process.kill()
+            if isinstance(exc, KeeperLost):
+                return False
+            raise
+        return True
 
     def _send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Send now, or as soon as there is room; after the end of the connection nothing is sent."""
@@ -305,7 +281,7 @@ class KeeperClient:
             return
         try:
             self._outbox.send(encode(message), fds)
-        except OSError as exc:
+        except ConnectionError as exc:
             self._lose(exc)
 
     def _on_readable(self) -> None:

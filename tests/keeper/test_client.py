@@ -155,6 +155,47 @@ async def test_no_descriptors_left_to_take_a_command(short_tmp: Path) -> None:
         await asyncio.to_thread(wait_until, lambda: own.fd_count() == theirs)
 
 
+async def test_unsendable_spawn_is_no_loss(short_tmp: Path) -> None:
+    """A closed descriptor, or none free for a large body, fails that spawn alone."""
+    async with keeper(short_tmp) as own:
+        closed = os.dup(0)
+        os.close(closed)
+        with pytest.raises(SpawnError, match="Bad file"):
+            await own.client.spawn(launch("true", stdin="fd"), {"stdin": closed})
+        with pytest.raises(KeyError):
+            own.client.spawn(launch("true", stdin="fd"))
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (closed, limit[1]))
+        try:
+            with pytest.raises(SpawnError) as refused:
+                await own.client.spawn(launch("true", *(["x" * 100_000] * 2)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+        assert refused.value.reason == "too_many_descriptors"
+        assert (await own.run(shell("exit 8"))).status == 8
+
+
+async def test_full_socket_delays_and_loses_nothing(short_tmp: Path) -> None:
+    """While the keeper does not read, requests wait with copies of their descriptors."""
+    async with keeper(short_tmp) as own:
+        await own.settle()
+        before = open_fds()
+        os.kill(own.client.pid, signal.SIGSTOP)
+        reader, writer = os.pipe()
+        os.write(writer, b"given")
+        os.close(writer)
+        padding = {b"X%d" % n: b"x" * 10_000 for n in range(9)}
+        waiting = [own.client.spawn(shell("exit 0", process_id=f"w{n}", env=padding)) for n in range(20)]
+        last = own.client.spawn(launch("cat", stdin="fd"), {"stdin": reader})
+        os.close(reader)
+        os.kill(own.client.pid, signal.SIGCONT)
+        for process in await asyncio.gather(*waiting):
+            process.close()
+        assert await read_to_end((await last).fds["stdout"]) == b"given"
+        (await last).close()
+        assert open_fds() == before
+
+
 async def test_keeper_without_descriptors_says_so(short_tmp: Path) -> None:
     """At the keeper's own limit a start is refused by name, and goes again when there is room."""
     async with keeper(short_tmp) as own:

@@ -29,7 +29,7 @@ SERVER = """
 import asyncio, sys
 sys.path.insert(0, {root!r})
 from execzmq.keeper.client import KeeperClient
-from execzmq.keeper.launch import Launch
+from execzmq.keeper.launch import Launch, Tty
 async def main():
     client = await KeeperClient.connect_or_launch(
         {folder!r}, {mode!r}, on_process=print, on_exit=lambda *ended: None, on_lost=lambda: None)
@@ -256,7 +256,7 @@ async def test_killed_server_loses_nothing(short_tmp: Path) -> None:
         "keep",
         command("lives", "echo early; read line; echo got $line; exit 5", stdin="pipe"),
         command("ended", "echo said; exit 37", folder=os.fsencode(folder)),
-        command("terminal", "stty size; sleep 60", tty=(33, 99, True)),
+        command("terminal", "stty size; sleep 60", tty=Tty(33, 99)),
     )
     async with keeper(short_tmp) as own:
         assert own.client.pid == pid
@@ -400,9 +400,9 @@ async def test_bad_messages_are_answered_and_nothing_dies(short_tmp: Path) -> No
         for body in (
             b"garbage",
             b'{"op":"dance","id":"x"}',
-            b'{"op":"spawn","id":"x","argv":[1],"env":{},"stdin":"null"}',
-            b'{"op":"spawn","id":"x","argv":["true"],"env":{},"stdin":"null","fds":7}',
-            b'{"op":"spawn","id":"x","argv":["true"],"env":{},"stdin":"fd","fds":["stdin"]}',
+            b'{"op":"spawn","id":"x","argv":[1],"env":"","stdin":"null"}',
+            b'{"op":"spawn","id":"x","argv":["true"],"env":"","stdin":"null","fds":7}',
+            b'{"op":"spawn","id":"x","argv":["true"],"env":"","stdin":"fd","fds":["stdin"]}',
             b'{"op":"hold","id":"x","name":"in"}',
             b'{"op":"hold","id":"x","name":"stdout"}',
             b'{"op":"forget","id":"nobody"}',

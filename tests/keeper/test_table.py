@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def table() -> Iterator[Table]:
         table.forget(record)
 
 
-def start(table: Table, line: str, **more: object) -> Record:
+def start(table: Table, line: str, **more: Any) -> Record:
     """Start a shell line and take it into the table."""
     launch = shell(line, **more)
     return table.add(launch, spawn(launch, {}), 1.0)
