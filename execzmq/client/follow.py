@@ -15,13 +15,15 @@ from execzmq.errors import ExecZMQError
 from execzmq.protocol.cursor import Cursor, Step
 from execzmq.protocol.values import Announcement, read_response_from_wire
 from execzmq.protocol.wire import Message
-from execzmq.settings import LONG_POLL, PAGE, QUIET_AFTER
+from execzmq.settings import LONG_POLL, PAGE, PAGE_EVENTS, QUIET_AFTER
 from execzmq.types.events import Closed, Event, Failed, Output
 
 RELEASED = (1 << 63) - 1
 """Told as a seq: the starter follows no more, so the command need not wait for it."""
 _EVENT_COST = 256
 """Bytes that an event counts besides its data."""
+_MOST_HELD = PAGE + PAGE_EVENTS * _EVENT_COST
+"""Bytes that may wait for the consumer while more is asked for: those of any one page."""
 _EARLY_BYTES = 256 * 1024
 """Bytes of broadcasts that are kept for whoever may follow a process that was just started."""
 
@@ -45,10 +47,11 @@ class Early:
         if self._heard is None:
             return
         self._heard.append(announcement)
-        self._bytes += _EVENT_COST if announcement.event is None else _cost(announcement.event)
+        event = announcement.event
+        self._bytes += _EVENT_COST + (len(event.data) if isinstance(event, Output) else 0)
         if self._bytes > _EARLY_BYTES:
             self.close()
-        elif isinstance(announcement.event, Closed | Failed):
+        elif isinstance(event, Closed | Failed):
             self._connection.topics.leave(self._process_id, self)
 
     def resume(self) -> None:
@@ -80,7 +83,7 @@ class Follower:
     Args:
         after_seq: last event that is not wanted any more.
         early: what was heard since the start of the process, where it begins with that.
-        tell_every: bytes after which the server is told how far this client has read; `None` = it does not
+        tell_every: bytes of output after which the server is told how far this client has read; `None` = it does not
             wait for this client.
     """
 
@@ -114,6 +117,11 @@ class Follower:
         self._waiter: asyncio.Future[None] | None = None
         self._heard_at = self._loop.time()
         self._quiet_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def seq(self) -> int:
+        """Return the last event that has come, whether it was taken or not."""
+        return self._cursor.seq
 
     def __aiter__(self) -> Follower:
         return self
@@ -153,7 +161,7 @@ class Follower:
     def hear(self, announcement: Announcement) -> None:
         """Take a broadcast."""
         self._heard_at = self._loop.time()
-        if announcement.event is None or self._bytes > PAGE:
+        if announcement.event is None or self._bytes > _MOST_HELD:
             # A consumer that is slow gets pages, which wait for it.
             self._do(self._cursor.behind(announcement.seq, announcement.instance))
         else:
@@ -215,22 +223,22 @@ class Follower:
 
     def _take(self, events: list[Event]) -> None:
         self._events += events
-        size = sum(map(_cost, events))
-        self._bytes += size
+        output = sum([len(event.data) for event in events if type(event) is Output])
+        self._bytes += output + _EVENT_COST * len(events)
         if self._tell_every is not None:
-            self._tell(size)
+            self._tell(output)
 
-    def _tell(self, size: int) -> None:
+    def _tell(self, output: int) -> None:
         cursor = self._cursor
         self._connection.received(self._process_id, cursor.instance, cursor.seq, is_over=cursor.is_finished)
-        self._untold += size
+        self._untold += output
         if self._untold >= (self._tell_every or 0):
             self._untold = 0
             self._connection.renew()
 
     def _ask_wanted(self) -> None:
         """Send the read that is due, unless the consumer has a page to take before."""
-        if self._wanted is None or self._bytes > PAGE or self._has_left:
+        if self._wanted is None or self._bytes > _MOST_HELD or self._has_left:
             return
         content = {
             "process_id": self._process_id,
@@ -291,7 +299,3 @@ class Follower:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-def _cost(event: Event) -> int:
-    return _EVENT_COST + (len(event.data) if isinstance(event, Output) else 0)

@@ -41,9 +41,6 @@ class Topics:
     Args:
         subscribe, unsubscribe: act on the socket.
         on_status: called with the epoch and the word of a `server_status`.
-
-    Attributes:
-        refused: broadcasts that were not what the protocol allows, or not signed with the key.
     """
 
     def __init__(
@@ -62,7 +59,7 @@ class Topics:
         self._listeners: dict[bytes, list[Listener]] = {}
         self._holders: Counter[str] = Counter()
         self._welcomes: dict[bytes, asyncio.Future[None]] = {}
-        self.refused = 0
+        self._refused = 0
         subscribe(b"s.")
         subscribe(f"p.{self._own}".encode())
 
@@ -132,6 +129,10 @@ class Topics:
         for listener in self._everybody():
             listener.fail(error)
 
+    def statistics(self) -> dict[str, int]:
+        """Return how many listeners and process subscriptions there are, and what was refused."""
+        return {"listeners": len(self._everybody()), "held": len(self._holders), "refused": self._refused}
+
     def _everybody(self) -> list[Listener]:
         return [listener for listeners in self._listeners.values() for listener in listeners]
 
@@ -142,10 +143,10 @@ class Topics:
                 return
             announcement = announcement_from_broadcast(message)
         except ExecZMQError:
-            self.refused += 1
+            self._refused += 1
             return
         if announcement.process_id.encode() != process_id:
-            self.refused += 1
+            self._refused += 1
             return
         for listener in tuple(self._listeners[process_id]):
             listener.hear(announcement)
@@ -154,7 +155,7 @@ class Topics:
         try:
             content = self._codec.decode(plain(frames[1:])).content
         except ExecZMQError:
-            self.refused += 1
+            self._refused += 1
             return
         self._on_status(str(content.get("epoch")), str(content.get("status")))
 

@@ -183,13 +183,14 @@ def connection_info(folder: Path, key: str = "key") -> ConnectionInfo:
 
 @contextlib.asynccontextmanager
 async def connected(server: FakeServer) -> AsyncIterator[Connection]:
-    """Open a client session of `server`."""
+    """Open a client session of `server`; both are closed in the end."""
     connection = Connection(server.info)
     try:
         await connection.open(5.0)
         yield connection
     finally:
         await connection.aclose()
+        server.close()
 
 
 def _kind_of(event: Event) -> Literal["started", "output", "exited", "closed"]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,6 @@ async def test_open_learns_the_epoch(short_tmp: Path) -> None:
         assert connection.epoch == server.epoch
         [lease] = server.asked("lease")
         assert 0 < lease.content["seconds"] <= settings.LEASE
-    server.close()
 
 
 async def test_call_carries_the_epoch_where_it_matters(short_tmp: Path) -> None:
@@ -40,7 +40,6 @@ async def test_call_carries_the_epoch_where_it_matters(short_tmp: Path) -> None:
         await connection.call("forget", {"process_id": "p"})
     assert server.asked("signal")[0].content["epoch"] == server.epoch
     assert "epoch" not in server.asked("forget")[0].content
-    server.close()
 
 
 async def test_error_reply_is_raised(short_tmp: Path) -> None:
@@ -51,7 +50,6 @@ async def test_error_reply_is_raised(short_tmp: Path) -> None:
         with pytest.raises(ProcessNotFound, match="there is no p") as caught:
             await connection.call("describe", {"id_or_name": "p"})
     assert caught.value.process_id == "p"
-    server.close()
 
 
 async def test_replies_come_in_any_order(short_tmp: Path) -> None:
@@ -63,7 +61,6 @@ async def test_replies_come_in_any_order(short_tmp: Path) -> None:
         await connection.call("forget", {"process_id": "p"})
         assert not waiting.done()
         waiting.cancel()
-    server.close()
 
 
 async def test_lost_reply_is_asked_for_again_c64(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +72,6 @@ async def test_lost_reply_is_asked_for_again_c64(short_tmp: Path, monkeypatch: p
         await connection.call("forget", {"process_id": "p"})
     first, second = server.asked("forget")
     assert first.msg_id == second.msg_id
-    server.close()
 
 
 async def test_silent_server_is_a_timeout_that_tells_of_the_heart_c59(short_tmp: Path) -> None:
@@ -85,7 +81,6 @@ async def test_silent_server_is_a_timeout_that_tells_of_the_heart_c59(short_tmp:
         with pytest.raises(RequestTimeout, match="heart beats") as caught:
             await connection.call("list", {}, timeout=ms(50))
         assert caught.value.beats is True
-    server.close()
 
 
 async def test_stopped_server_is_told_from_a_busy_one_c59(
@@ -97,7 +92,6 @@ async def test_stopped_server_is_told_from_a_busy_one_c59(
     async with connected(server) as connection:
         with pytest.raises(RequestTimeout, match="stopped"):
             await connection.call("list", {}, timeout=ms(50))
-    server.close()
 
 
 async def test_dead_server_is_lost_in_time_c59(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,11 +115,10 @@ async def test_reconnect_to_the_same_life(short_tmp: Path) -> None:
         waiting = asyncio.ensure_future(connection.call("forget", {"process_id": "p"}))
         await server.until(lambda: bool(server.asked("forget")))
         server.close()
-        again = FakeServer(short_tmp, epoch=server.epoch)
-        again.handlers["forget"] = lambda _: {}
-        await waiting
-        assert again.asked("forget")[0].msg_id == server.asked("forget")[0].msg_id
-    again.close()
+        with closing(FakeServer(short_tmp, epoch=server.epoch)) as again:
+            again.handlers["forget"] = lambda _: {}
+            await waiting
+            assert again.asked("forget")[0].msg_id == server.asked("forget")[0].msg_id
 
 
 async def test_new_life_is_recognized_c59(short_tmp: Path) -> None:
@@ -137,29 +130,27 @@ async def test_new_life_is_recognized_c59(short_tmp: Path) -> None:
         starting = asyncio.ensure_future(connection.call("start", {"process_id": "p"}))
         await server.until(lambda: len(server.requests) >= 5)
         server.close()
-        new = FakeServer(short_tmp)
-        new.handlers["list"] = lambda _: {"processes": []}
-        new.handlers["start"] = lambda _: {"process_id": "p", "instance": 1, "pid": 1, "repeated": True}
-        with pytest.raises(ServerLost, match="signal"):
-            await signalling
-        await asyncio.gather(listing, starting)
-        assert connection.epoch == new.epoch
-        assert new.asked("start")[0].content["epoch"] == new.epoch
-        assert not new.asked("signal")
-        methods = [message.msg_type for message in new.requests]
-        assert methods[0] == "lease_request"
-    new.close()
+        with closing(FakeServer(short_tmp)) as new:
+            new.handlers["list"] = lambda _: {"processes": []}
+            new.handlers["start"] = lambda _: {"process_id": "p", "instance": 1, "pid": 1, "repeated": True}
+            with pytest.raises(ServerLost, match="signal"):
+                await signalling
+            await asyncio.gather(listing, starting)
+            assert connection.epoch == new.epoch
+            assert new.asked("start")[0].content["epoch"] == new.epoch
+            assert not new.asked("signal")
+            methods = [message.msg_type for message in new.requests]
+            assert methods[0] == "lease_request"
 
 
 async def test_wrong_key_is_told_from_a_dead_server(short_tmp: Path) -> None:
     """A server that lives and does not answer has most likely another key; the error does not show it."""
-    server = FakeServer(short_tmp, key="right")
-    connection = Connection(connection_info(short_tmp, key="wrong-secret"))
-    with pytest.raises(AuthenticationFailed, match="key") as caught:
-        await connection.open(ms(200))
-    await connection.aclose()
-    assert "wrong-secret" not in str(caught.value) + repr(connection.info)
-    server.close()
+    with closing(FakeServer(short_tmp, key="right")):
+        connection = Connection(connection_info(short_tmp, key="wrong-secret"))
+        with pytest.raises(AuthenticationFailed, match="key") as caught:
+            await connection.open(ms(200))
+        await connection.aclose()
+        assert "wrong-secret" not in str(caught.value) + repr(connection.info)
 
 
 async def test_nobody_there(short_tmp: Path) -> None:
@@ -182,21 +173,19 @@ async def test_close_ends_what_waits_c54(short_tmp: Path) -> None:
             await waiting
         with pytest.raises(ClientClosed):
             await connection.call("list", {})
-    server.close()
 
 
 async def test_cancelled_open_leaves_nothing(short_tmp: Path) -> None:
     """A client whose opening is given up at any moment leaves no socket and no task."""
-    server = FakeServer(short_tmp)
-    for turns in range(12):
-        connection = Connection(server.info)
-        opening = asyncio.ensure_future(connection.open(5.0))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        opening.cancel()
-        await asyncio.gather(opening, return_exceptions=True)
-        await connection.aclose()
-    server.close()
+    with closing(FakeServer(short_tmp)) as server:
+        for turns in range(12):
+            connection = Connection(server.info)
+            opening = asyncio.ensure_future(connection.open(5.0))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            await connection.aclose()
 
 
 async def test_forked_child_may_not_use_it_c51(short_tmp: Path) -> None:
@@ -211,7 +200,6 @@ async def test_forked_child_may_not_use_it_c51(short_tmp: Path) -> None:
         connection._pid = os.getpid()
         server.handlers["forget"] = lambda _: {}
         await connection.call("forget", {"process_id": "p"})
-    server.close()
 
 
 async def test_identities_are_generated_c51(short_tmp: Path) -> None:
@@ -223,7 +211,6 @@ async def test_identities_are_generated_c51(short_tmp: Path) -> None:
         assert one.session != other.session
         assert one.prefix != other.prefix
     assert len({message.session for message in server.asked("forget")}) == 2
-    server.close()
 
 
 async def test_lost_welcome_is_asked_for_again_c48(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +224,6 @@ async def test_lost_welcome_is_asked_for_again_c48(short_tmp: Path, monkeypatch:
         assert not settling.done()
         server.welcomes = True
         await settling
-    server.close()
 
 
 async def test_cursors_are_told_with_the_lease(short_tmp: Path) -> None:
@@ -253,4 +239,3 @@ async def test_cursors_are_told_with_the_lease(short_tmp: Path) -> None:
         connection.renew()
         await server.until(lambda: len(server.asked("lease")) == 3)
         assert server.asked("lease")[2].content["cursors"] == {"p": [7, 3]}
-    server.close()
