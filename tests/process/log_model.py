@@ -8,10 +8,10 @@ from pathlib import Path
 from execzmq.process.index import RECORD_SIZE, Kind
 from execzmq.process.log import Dropped, OutputLog
 from execzmq.types.events import Stream
+from tests.process.logs import STARTED
 
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 BUDGET = 32 * 1024
-STARTED: tuple[Kind, bytes, float] = ("started", b'{"pid":1}', 1.0)
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,29 @@ class Model:
         return model
 
     # What may happen
+
+    def take(self, step) -> None:
+        """Let happen what `step` names."""
+        match step:
+            case ("feed", stream, size):
+                self.feed(stream, size)
+            case ("output", stream, size):
+                self.feed(stream, size)
+                self.commit(stream)
+            case ("burst", stream, count):
+                for _ in range(count):
+                    self.feed(stream, self.random.choice((1, 80, 700)))
+                    self.commit(stream)
+            case ("commit", stream):
+                self.commit(stream)
+            case ("notice", payload):
+                self.append("notice", payload)
+            case ("shrink", target, keep_after):
+                self.shrink(target, keep_after)
+            case ("crash", torn):
+                self.crash(torn)
+            case ("check", after_seq, max_bytes, max_events):
+                self.check(min(after_seq, len(self.told)), max_bytes, max_events)
 
     def feed(self, stream: Stream, size: int) -> None:
         """Add bytes that are no event yet."""

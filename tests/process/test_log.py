@@ -1,6 +1,5 @@
 """The log is the truth: every byte once and in order, loss told to the byte, whatever crashes."""
 
-import errno
 import hashlib
 import os
 import random
@@ -15,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from execzmq.process.index import RECORD_SIZE, Kind, Record
+from execzmq.process.index import RECORD_SIZE, Kind
 from execzmq.process.log import Dropped, OutputLog
 from execzmq.process.retention import LogStat
 from execzmq.settings import KIB, MAX_EVENT, MIB
-from execzmq.types.events import Stream
-from tests.process.log_model import BUDGET, STARTED, STREAMS, Model
+from tests.process.log_model import BUDGET, STREAMS, Model
+from tests.process.logs import FIRST, STARTED, add_output, end_seq, numbers, read_all, reopen
 from tests.support import deadline
 
 STREAM = st.sampled_from(STREAMS)
@@ -37,32 +36,6 @@ STEP = (
 )
 
 
-FIRST = 10_000_000
-
-
-def _take(model: Model, step) -> None:
-    match step:
-        case ("feed", stream, size):
-            model.feed(stream, size)
-        case ("output", stream, size):
-            model.feed(stream, size)
-            model.commit(stream)
-        case ("burst", stream, count):
-            for _ in range(count):
-                model.feed(stream, model.random.choice((1, 80, 700)))
-                model.commit(stream)
-        case ("commit", stream):
-            model.commit(stream)
-        case ("notice", payload):
-            model.append("notice", payload)
-        case ("shrink", target, keep_after):
-            model.shrink(target, keep_after)
-        case ("crash", torn):
-            model.crash(torn)
-        case ("check", after_seq, max_bytes, max_events):
-            model.check(min(after_seq, len(model.told)), max_bytes, max_events)
-
-
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.integers(0, 2**32), st.lists(STEP, max_size=30))
@@ -72,7 +45,7 @@ def test_any_history_is_told_whole_c61(seed: int, steps):
     model = Model.begin(root / "log", seed)
     try:
         for step in steps:
-            _take(model, step)
+            model.take(step)
         for after_seq in {0, len(model.told) // 2, len(model.told)}:
             model.check(after_seq, 4 * KIB, 100)
     finally:
@@ -90,16 +63,16 @@ def test_long_history_is_told_whole_c61(seed: int, short_tmp: Path):
         stream = chance.choice(STREAMS)
         match chance.randrange(6):
             case 0 | 1:
-                _take(model, ("burst", stream, chance.randint(1, 120)))
+                model.take(("burst", stream, chance.randint(1, 120)))
             case 2:
-                _take(model, ("feed", stream, chance.randint(1, 3000)))
+                model.take(("feed", stream, chance.randint(1, 3000)))
             case 3:
-                _take(model, ("notice", chance.randbytes(20)))
+                model.take(("notice", chance.randbytes(20)))
             case 4:
                 target = chance.choice((BUDGET, chance.randint(0, BUDGET)))
-                _take(model, ("shrink", target, chance.choice((None, chance.randint(0, 3000)))))
+                model.take(("shrink", target, chance.choice((None, chance.randint(0, 3000)))))
             case 5:
-                _take(model, ("crash", chance.randint(0, RECORD_SIZE)))
+                model.take(("crash", chance.randint(0, RECORD_SIZE)))
     for after_seq in (0, *chance.sample(range(len(model.told)), 10)):
         model.check(after_seq, 16 * KIB, 300)
     model.log.close()
@@ -112,37 +85,6 @@ def log(short_tmp: Path) -> Iterator[OutputLog]:
     log.append(*STARTED)
     yield log
     log.close()
-
-
-def _output(log: OutputLog, data: bytes, stream: Stream = "stdout") -> None:
-    for begin in range(0, len(data), MAX_EVENT):
-        log.feed(stream, data[begin : begin + MAX_EVENT])
-        log.commit(stream, 2.0)
-
-
-def _again(log: OutputLog, now: float = 9.0) -> OutputLog:
-    log.close()
-    return OutputLog.open(log.folder, log.instance, log.budget, now, first=[STARTED])
-
-
-def _all(log: OutputLog, max_bytes: int = 4 * MIB) -> tuple[list[Record | Dropped], bytes]:
-    entries: list[Record | Dropped] = []
-    output = b""
-    while (page := log.page(len(entries) and _end(entries[-1]), max_bytes)).entries:
-        entries += page.entries
-        output += page.buffer
-    return entries, output
-
-
-def _end(entry: Record | Dropped) -> int:
-    return entry.to_seq if isinstance(entry, Dropped) else entry.seq
-
-
-def _pattern(begin: int, end: int) -> bytes:
-    """Return what `seq` prints from `FIRST` on between two offsets: nine bytes each number."""
-    first, last = begin // 9, -(-end // 9)
-    whole = b"".join(b"%d\n" % (FIRST + number) for number in range(first, last))
-    return whole[begin - first * 9 : end - first * 9]
 
 
 def test_silent_process_makes_no_file(log: OutputLog, short_tmp: Path):
@@ -168,11 +110,11 @@ def test_silent_log_is_rebuilt_from_the_journal(log: OutputLog):
 
 def test_first_byte_brings_everything_to_disk(log: OutputLog):
     """What was in memory is written before the first output, so that a restart finds all of it."""
-    _output(log, b"hello")
+    add_output(log, b"hello")
     assert log.is_on_disk
     assert log.events_in_memory == 0
     before = log.page(0)
-    again = _again(log)
+    again = reopen(log)
     assert again.page(0) == before
     assert (again.last_seq, again.last_kind, again.ends["stdout"]) == (2, "output", 5)
     again.close()
@@ -184,7 +126,7 @@ def test_event_that_a_restart_must_find_is_written(log: OutputLog, kind: Kind):
     log.append(kind, b"{}", 2.0)
     if kind == "exited":
         log.persist()
-    again = _again(log)
+    again = reopen(log)
     assert (again.last_seq, again.last_kind) == (2, kind)
     again.close()
 
@@ -229,11 +171,11 @@ def test_interleaved_streams_come_back_in_order(log: OutputLog):
     """A page of many small events of both streams has each one's bytes in its place."""
     told = [(STREAMS[number % 3 % 2], b"%d " % number) for number in range(3000)]
     for stream, data in told:
-        _output(log, data, stream)
-    entries, output = _all(log)
+        add_output(log, data, stream)
+    entries, output = read_all(log)
     assert [entry.stream for entry in entries[1:] if not isinstance(entry, Dropped)] == [s for s, _ in told]
     assert output == b"".join(data for _, data in told)
-    assert _all(log, max_bytes=100) == (entries, output)
+    assert read_all(log, max_bytes=100) == (entries, output)
 
 
 def _drain(log: OutputLog, argv: list[str], budget: int | None = None) -> None:
@@ -276,7 +218,7 @@ def test_giant_output_keeps_both_ends_and_counts_the_rest_c43(short_tmp: Path):
     _drain(log, ["seq", str(FIRST), str(FIRST + 8_999_999)], budget=MIB)
     total = 9 * 9_000_000
     log.shrink(MIB)
-    entries, output = _all(log)
+    entries, output = read_all(log)
     (hole,) = (entry for entry in entries if isinstance(entry, Dropped))
     head = sum(
         e.length
@@ -286,14 +228,14 @@ def test_giant_output_keeps_both_ends_and_counts_the_rest_c43(short_tmp: Path):
     tail = len(output) - head
     assert log.ends["stdout"] == total == len(output) + hole.bytes
     assert log.dropped == {"stdout": hole.bytes, "stderr": 0}
-    assert output[:head] == _pattern(0, head)
-    assert output[head:] == _pattern(total - tail, total)
+    assert output[:head] == numbers(0, head)
+    assert output[head:] == numbers(total - tail, total)
     cost = RECORD_SIZE * log.last_seq
     assert min(head, tail) >= MIB // 2 - MAX_EVENT - cost
     assert log.disk_bytes <= MIB + 4 * (MAX_EVENT + MIB // 8) + cost
     assert len(os.listdir(log.folder)) < 30
-    again = _again(log)
-    assert _all(again) == (entries, output)
+    again = reopen(log)
+    assert read_all(again) == (entries, output)
     again.close()
 
 
@@ -302,10 +244,10 @@ def test_flood_never_evicts_the_other_stream(short_tmp: Path):
     log = OutputLog(short_tmp / "log", 7, MIB)
     log.append(*STARTED)
     for number in range(400):
-        _output(log, bytes(64 * KIB))
-        _output(log, b"%03d" % number * 300, "stderr")
+        add_output(log, bytes(64 * KIB))
+        add_output(log, b"%03d" % number * 300, "stderr")
         log.shrink(MIB)
-    errors = [e for e in _all(log)[0] if not isinstance(e, Dropped) and e.stream == "stderr"]
+    errors = [e for e in read_all(log)[0] if not isinstance(e, Dropped) and e.stream == "stderr"]
     kept = sum(entry.length for entry in errors)
     assert kept >= MIB // 8 - 2 * 1000
     assert (errors[0].offset, errors[-1].offset) == (0, 399 * 900)
@@ -315,10 +257,10 @@ def test_flood_never_evicts_the_other_stream(short_tmp: Path):
 
 def test_what_a_starter_has_not_received_stays(log: OutputLog):
     """Nothing after `keep_after` is dropped, however small the target."""
-    _output(log, bytes(8 * MIB))
+    add_output(log, bytes(8 * MIB))
     log.shrink(0, keep_after=10)
-    entries, _ = _all(log)
-    assert [_end(entry) for entry in entries if isinstance(entry, Dropped)] == [10]
+    entries, _ = read_all(log)
+    assert [end_seq(entry) for entry in entries if isinstance(entry, Dropped)] == [10]
 
 
 @pytest.mark.parametrize("size", [200, 20_000, 200_000])
@@ -327,7 +269,7 @@ def test_a_log_can_be_shrunk_to_what_a_plan_counts_on(short_tmp: Path, size: int
     log = OutputLog(short_tmp / "log", 7, MIB)
     log.append(*STARTED)
     for number in range(max(80, 8 * MIB // size // 8)):
-        _output(log, bytes(size), STREAMS[number % 5 == 0])
+        add_output(log, bytes(size), STREAMS[number % 5 == 0])
     while log.shrink(MIB):
         pass
     assert log.disk_bytes <= LogStat("a", 0, MIB).settled
@@ -336,7 +278,7 @@ def test_a_log_can_be_shrunk_to_what_a_plan_counts_on(short_tmp: Path, size: int
 
 def test_shrinking_can_be_done_piece_by_piece(log: OutputLog):
     """With `most` a call unlinks no more files than that, and later calls come to the same end."""
-    _output(log, bytes(8 * MIB))
+    add_output(log, bytes(8 * MIB))
     files = len(os.listdir(log.folder))
     log.shrink(MIB, most=3)
     assert len(os.listdir(log.folder)) == files - 3
@@ -350,7 +292,7 @@ def test_cursor_of_a_dropped_event_is_told_its_loss_to_the_byte(short_tmp: Path)
     log = OutputLog(short_tmp / "log", 7, BUDGET)
     log.append(*STARTED)
     for _ in range(4000):
-        _output(log, b"x")
+        add_output(log, b"x")
     at = log.page(0, max_events=2000).next_seq
     while log.shrink(4 * KIB):
         pass
@@ -365,8 +307,8 @@ def test_cursor_of_a_dropped_event_is_told_its_loss_to_the_byte(short_tmp: Path)
 def test_few_descriptors_and_none_after_the_end(log: OutputLog):
     """A log holds a descriptor per stream and one for the index, and reads without keeping any."""
     before = set(os.listdir("/proc/self/fd"))
-    _output(log, bytes(2 * MIB))
-    _output(log, bytes(2 * MIB), "stderr")
+    add_output(log, bytes(2 * MIB))
+    add_output(log, bytes(2 * MIB), "stderr")
     log.append("notice", b"{}", 2.0)
     log.page(0)
     log.shrink(MIB)
@@ -374,7 +316,7 @@ def test_few_descriptors_and_none_after_the_end(log: OutputLog):
     log.close()
     log.close()
     assert set(os.listdir("/proc/self/fd")) <= before
-    _output(log, b"more")
+    add_output(log, b"more")
     log.append("closed", b"{}", 3.0)
     assert set(os.listdir("/proc/self/fd")) <= before
     assert log.page(log.last_seq - 2).buffer == b"more"
@@ -382,166 +324,7 @@ def test_few_descriptors_and_none_after_the_end(log: OutputLog):
 
 def test_remove_leaves_nothing(log: OutputLog, short_tmp: Path):
     """A log that is forgotten is gone with its folder; one that never had files is too."""
-    _output(log, b"data")
+    add_output(log, b"data")
     log.remove()
     log.remove()
     assert os.listdir(short_tmp / "p") == []
-
-
-# After a crash
-
-
-def test_bytes_that_nobody_was_told_of_become_events(log: OutputLog):
-    """What was moved to disk and not recorded before the crash gets the next seqs, in pieces of an event."""
-    _output(log, b"told")
-    log.close()
-    with open(log.folder / "out.0", "ab") as data:
-        data.write(bytes(MAX_EVENT + 5))
-    again = _again(log, now=9.5)
-    records = [entry for entry in again.page(2).entries if not isinstance(entry, Dropped)]
-    assert [(r.seq, r.length, r.offset, r.time) for r in records] == [
-        (3, MAX_EVENT, 4, 9.5),
-        (4, 5, 4 + MAX_EVENT, 9.5),
-    ]
-    assert not again.damaged
-    again.close()
-
-
-def test_output_that_came_before_any_record(log: OutputLog):
-    """Where somebody else wrote the first bytes, the events of the journal come before them."""
-    os.makedirs(log.folder)
-    (log.folder / "err.0").write_bytes(b"early")
-    again = _again(log)
-    assert [entry.kind for entry in again.page(0).entries] == ["started", "output"]
-    assert again.ends == {"stdout": 0, "stderr": 5}
-    again.close()
-
-
-def test_torn_record_is_cut_and_its_seq_is_free(log: OutputLog):
-    """A record of which a crash left a part was never told; its bytes become a new event with its seq."""
-    _output(log, b"first")
-    _output(log, b"second")
-    log.close()
-    index = log.folder / "idx.1"
-    os.truncate(index, index.stat().st_size - 1)
-    again = _again(log)
-    assert (again.last_seq, again.ends["stdout"], again.damaged) == (3, 11, False)
-    assert _all(again)[1] == b"firstsecond"
-    again.close()
-
-
-@pytest.mark.parametrize("bad", [2, 3])
-def test_more_than_one_bad_record_is_damage(log: OutputLog, bad: int):
-    """Several bad records are no kill but a power loss: a seq that was told could be given again."""
-    for number in range(5):
-        _output(log, b"%d" % number)
-    log.close()
-    with open(log.folder / "idx.1", "r+b") as index:
-        index.seek(-bad * RECORD_SIZE, os.SEEK_END)
-        index.write(bytes(bad * RECORD_SIZE))
-    again = _again(log)
-    assert again.damaged
-    assert again.last_seq == 6 - bad
-    again.close()
-
-
-def test_missing_data_is_damage_and_told_as_loss(log: OutputLog):
-    """An index that tells of more than the data have: nothing is made up, what is gone is `Dropped`."""
-    _output(log, b"first")
-    _output(log, b"second")
-    log.close()
-    os.truncate(log.folder / "out.0", 8)
-    again = _again(log)
-    assert again.damaged
-    entries, output = _all(again)
-    assert output == b"first"
-    assert entries[-1] == Dropped(3, 3, 6)
-    again.close()
-
-
-def test_bad_record_in_the_middle_is_a_hole(log: OutputLog):
-    """A record that cannot be read any more costs its own event only, told to the byte."""
-    for number in range(4):
-        _output(log, b"%d" % number * (number + 1))
-    log.close()
-    with open(log.folder / "idx.1", "r+b") as index:
-        index.seek(2 * RECORD_SIZE)
-        index.write(b"garbage")
-    again = _again(log)
-    entries, output = _all(again)
-    assert entries[2] == Dropped(3, 3, 2)
-    assert output == b"03333"[:1] + b"222" + b"3333"
-    again.close()
-
-
-def test_nothing_follows_the_last_event(log: OutputLog):
-    """Bytes beyond the end of a closed log are discarded and counted."""
-    _output(log, b"data")
-    log.append("closed", b"{}", 3.0)
-    log.close()
-    with open(log.folder / "out.0", "ab") as data:
-        data.write(b"late")
-    again = _again(log)
-    assert (again.last_seq, again.last_kind, again.discarded_bytes) == (3, "closed", 4)
-    assert again.ends["stdout"] == 4
-    again.close()
-
-
-class _KilledError(Exception):
-    pass
-
-
-@pytest.mark.parametrize("name", ["unlink", "rename", "write"])
-@pytest.mark.parametrize("after", range(0, 9, 2))
-def test_crash_while_shrinking_keeps_the_truth(
-    short_tmp: Path, monkeypatch: pytest.MonkeyPatch, name: str, after: int
-):
-    """A kill between any two steps of giving space back leaves a log that tells its loss exactly."""
-    model = Model.begin(short_tmp / "log", after)
-    for number in range(40):
-        _take(model, ("burst", STREAMS[number % 2], 60))
-    call, calls = getattr(os, name), iter(range(after))
-
-    def killed(*args: object) -> object:
-        if next(calls, None) is None:
-            raise _KilledError
-        return call(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, name, killed)
-        try:
-            while model.log.shrink(4 * KIB):
-                pass
-        except _KilledError:
-            pass
-    model.crash(0)
-    model.check(0, 64 * KIB, 1000)
-    while model.log.shrink(4 * KIB):
-        pass
-    model.check(0, 64 * KIB, 1000)
-    model.log.close()
-
-
-def test_full_disk_leaves_the_bytes_pending(log: OutputLog, monkeypatch: pytest.MonkeyPatch):
-    """A record that cannot be written takes no seq; later the same bytes become an event."""
-    _output(log, b"first")
-    log.feed("stdout", b"second")
-    write = os.pwrite
-
-    def full(fd: int, data: bytes, offset: int) -> int:
-        if len(data) > 10:
-            write(fd, data[:10], offset)
-        raise OSError(errno.ENOSPC, "full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", full)
-        with pytest.raises(OSError, match="full"):
-            log.commit("stdout", 2.0)
-        with pytest.raises(OSError, match="full"):
-            log.append("notice", b"{}", 2.0)
-    assert (log.last_seq, log.pending("stdout")) == (2, 6)
-    assert log.commit("stdout", 2.0) is not None
-    log.append("notice", b"{}", 2.0)
-    entries, output = _all(_again(log))
-    assert output == b"firstsecond"
-    assert [_end(entry) for entry in entries] == [1, 2, 3, 4]
