@@ -297,13 +297,7 @@ class KeeperClient:
 
     def _take(self, packet: Packet) -> None:
         fds = packet.fds
-        try:
-            message = decode(packet.body, FROM_KEEPER)
-        except MessageError as exc:
-            # A newer keeper may say more than this program knows.
-            _log.warning("from the keeper: %s", exc)
-            _close_all(fds)
-            return
+        message = _message_of(packet)
         match message["op"]:
             case "spawned":
                 self._on_spawned(message, fds, packet.cut)
@@ -395,6 +389,16 @@ class KeeperClient:
         self._running.clear()
         self._pending.fail(error)
         _resolve(self._pending.end)
+
+
+def _message_of(packet: Packet) -> Message:
+    """Read a packet; what a newer keeper says beyond this program's knowledge is logged and means nothing."""
+    try:
+        return decode(packet.body, FROM_KEEPER)
+    except MessageError as exc:
+        _log.warning("from the keeper: %s", exc)
+        _close_all(packet.fds)
+        return {"op": ""}
 
 
 async def _reach(state_dir: bytes) -> tuple[Channel, KeeperProcess | None]:
