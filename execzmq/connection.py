@@ -118,11 +118,13 @@ def load(path: str | Path) -> ConnectionInfo:
     try:
         # A FIFO would block the open.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb") as file:
-            _check_ownership(path, os.fstat(fd))
-            content = file.read(_MAX_FILE + 1)
     except OSError as error:
         raise ConnectionFailed(f"cannot read connection file {path}: {error.strerror}") from None
+    try:
+        _check_ownership(path, os.fstat(fd))
+        content = os.read(fd, _MAX_FILE + 1)
+    finally:
+        os.close(fd)
     if len(content) > _MAX_FILE:
         raise ConnectionFailed(f"connection file {path} is larger than {_MAX_FILE} bytes")
     return _parse(path, content)

@@ -83,8 +83,8 @@ class Follower:
     Args:
         after_seq: last event that is not wanted any more.
         early: what was heard since the start of the process, where it begins with that.
-        tell_every: bytes of output after which the server is told how far this client has read; `None` = it does not
-            wait for this client.
+        tell_every: bytes of output after which the server is told how far this client has read; `None` = it
+            does not wait for this client.
     """
 
     def __init__(
