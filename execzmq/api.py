@@ -20,6 +20,7 @@ from execzmq.client.signatures import options_from
 from execzmq.client.sync import Client, Process
 from execzmq.errors import ConnectionFailed
 from execzmq.settings import DEFAULT_NAME
+from execzmq.types.backend import ExecBackend
 
 
 class Connecting:
@@ -130,12 +131,18 @@ async def _connected(name: str | None) -> AsyncClient:
     from execzmq.client.remote import RemoteBackend
 
     if name is None or name == DEFAULT_NAME:
-        from execzmq.client.launch import ensure_server
+        return AsyncClient(await _default_backend())
+    return AsyncClient(await RemoteBackend.open(connection.load(connection.find(name))))
 
-        info = await ensure_server(DEFAULT_NAME)
-    else:
-        info = connection.load(connection.find(name))
-    return AsyncClient(await RemoteBackend.open(info))
+
+async def _default_backend() -> ExecBackend:
+    from execzmq.client.launch import ensure_server
+    from execzmq.client.remote import RemoteBackend
+
+    try:
+        return await RemoteBackend.open(await ensure_server(DEFAULT_NAME))
+    except ConnectionFailed:  # one that was about to end listened still; a fault of another kind shows again
+        return await RemoteBackend.open(await ensure_server(DEFAULT_NAME))
 
 
 async def _local() -> AsyncClient:
