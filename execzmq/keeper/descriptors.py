@@ -5,10 +5,10 @@ Owns RLIMIT_NOFILE of this process and two reserved descriptors. It must not kno
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class DescriptorLimit:
@@ -27,7 +27,7 @@ class DescriptorLimit:
             resource.setrlimit(resource.RLIMIT_NOFILE, self._raised)
             self._reserve()
 
-    @contextmanager
+    @contextlib.contextmanager
     def lowered(self) -> Iterator[None]:
         """Have the inherited limit in force, with two descriptors free below it."""
         if self._raised == self.inherited:
@@ -47,8 +47,10 @@ class DescriptorLimit:
         resource.setrlimit(resource.RLIMIT_NOFILE, self.inherited)
 
     def _reserve(self) -> None:
-        while len(self._reserved) < 2:
-            self._reserved.append(os.open("/dev/null", os.O_RDONLY))
+        # Without them the next start may be refused; this one has succeeded and must not fail here.
+        with contextlib.suppress(OSError):
+            while len(self._reserved) < 2:
+                self._reserved.append(os.open("/dev/null", os.O_RDONLY))
 
     def _free(self) -> None:
         while self._reserved:
