@@ -19,7 +19,8 @@ from execzmq import connection, settings
 from execzmq.cli.options import json_option, on_option
 from execzmq.cli.session import connected, go
 from execzmq.cli.text import plain, printable, size
-from execzmq.client.launch import LOG_NAME, known
+from execzmq.client.known import known
+from execzmq.client.launch import LOG_NAME
 from execzmq.errors import ConnectionFailed, ExecZMQError
 
 _FEW_DESCRIPTORS = 1024

@@ -17,7 +17,7 @@ COMPLETION_SECONDS = 2.0
 
 def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the servers that have a connection file here, and paths once there is a `/`."""
-    from execzmq.client.launch import known
+    from execzmq.client.known import known
 
     if "/" in incomplete or incomplete.startswith((".", "~")):
         return [CompletionItem(incomplete, type="file")]

@@ -12,7 +12,6 @@ import select
 import stat
 from functools import partial
 
-from execzmq.client.redirect import write_all
 from execzmq.client.worker import Worker
 from execzmq.types.events import Stream
 
@@ -92,9 +91,21 @@ def _write_pieces(pieces: list[tuple[int, bytes]]) -> None:
 
 
 def _write(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
     try:
-        write_all(fd, data)
+        while rest:
+            rest = rest[_write_some(fd, rest) :]
     except OSError as error:
         if error.errno == errno.EIO:  # a terminal that is gone is like a pipe whose reader has gone
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
         raise
+
+
+def _write_some(fd: int, data: memoryview) -> int:
+    try:
+        return os.write(fd, data)
+    except BlockingIOError:  # somebody who shares it with us has made it so
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT)
+        poll.poll()
+        return 0

@@ -6,12 +6,14 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from execzmq.cli import say
-from execzmq.client.interrupts import InterruptLadder
 from execzmq.errors import ExecZMQError, ProcessNotFound, ProcessNotRunning
 from execzmq.types.backend import ExecProcess
+
+if TYPE_CHECKING:
+    from execzmq.client.interrupts import InterruptLadder
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _TELLING = (signal.SIGUSR1, signal.SIGUSR2)
@@ -30,7 +32,7 @@ class Relay:
 
     def __init__(self) -> None:
         self.fatal: int | None = None
-        self._ladder = InterruptLadder()
+        self._ladder: InterruptLadder | None = None
         self._process: ExecProcess | None = None
         self._waiting: list[_Delivery] = []
         self._delivering: asyncio.Task[None] | None = None
@@ -76,6 +78,10 @@ class Relay:
             self._deliver(lambda process: process.signal(int(signo)))
 
     def _interrupt(self) -> None:
+        if self._ladder is None:
+            from execzmq.client.interrupts import InterruptLadder
+
+            self._ladder = InterruptLadder()
         step = self._ladder.next()
         say.line(step.words)
         if step.signal == "KILL":

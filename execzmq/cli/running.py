@@ -88,7 +88,6 @@ async def _run(on: str | None, interactive: bool, tty: bool, asked: dict[str, An
     from execzmq.cli.foreground import DRAIN
     from execzmq.cli.input import is_terminal, is_waiting
     from execzmq.cli.relay import Relay
-    from execzmq.cli.terminal import size_of
 
     if tty and interactive and not is_terminal():
         raise click.UsageError(_SIZELESS)
@@ -97,16 +96,22 @@ async def _run(on: str | None, interactive: bool, tty: bool, asked: dict[str, An
     with Relay() as relay:
         try:
             async with connected(on, start=True) as backend:
-                params = params_of(
-                    backend, asked, stdin=interactive, tty=tty, size=size_of(0, 1, 2),
-                    backpressure="pause", drain_limit=DRAIN,
-                )  # fmt: skip
+                more = {"stdin": interactive, "backpressure": "pause", "drain_limit": DRAIN}
+                params = params_of(backend, asked, **more, **_terminal(tty))
                 process = await _started(backend, params)
                 relay.begin(process)
                 result = await _stand_for(process, interactive=interactive, tty=tty)
                 return say.end(process.process_id, result)
         except asyncio.CancelledError as error:
             return relay.status(error)
+
+
+def _terminal(tty: bool) -> dict[str, Any]:
+    if not tty:
+        return {}
+    from execzmq.cli.terminal import size_of
+
+    return {"tty": True, "size": size_of(0, 1, 2)}
 
 
 async def _started(backend: ExecBackend, params: ExecParams) -> ExecProcess:

@@ -15,7 +15,7 @@ from execzmq.cli.listing import width
 from execzmq.cli.options import json_option, on_option
 from execzmq.cli.session import go, locate
 from execzmq.cli.text import printable, table
-from execzmq.client.launch import Known, known
+from execzmq.client.known import Known, known
 from execzmq.connection import ConnectionInfo, host_id
 from execzmq.errors import ConnectionFailed, RequestTimeout
 

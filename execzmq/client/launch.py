@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -109,43 +108,6 @@ def listens(info: ConnectionInfo) -> bool:
         except OSError:
             return False
     return True
-
-
-@dataclass(slots=True, frozen=True)
-class Known:
-    """A connection file that is there.
-
-    Args:
-        name: of the server.
-        path: of the file.
-        info: what it says; `None` where it cannot be used.
-        is_alive: somebody listens at its address; always so where that is not on this machine.
-        problem: why it cannot be used; empty where it can.
-    """
-
-    name: str
-    path: Path
-    info: ConnectionInfo | None
-    is_alive: bool
-    problem: str = ""
-
-
-def known() -> list[Known]:
-    """Return what connection files there are, one for each server, by name."""
-    found: dict[str, Path] = {}
-    for path in sorted(connection.jupyter_runtime_folder().glob("execzmq-*.json")):
-        found[path.stem.removeprefix("execzmq-")] = path
-    for path in sorted(connection.state_folder(DEFAULT_NAME).parent.glob("*/connection.json")):
-        found[path.parent.name] = path  # that of this host, where a home is shared
-    return [_look_at(name, found[name]) for name in sorted(found)]
-
-
-def _look_at(name: str, path: Path) -> Known:
-    try:
-        info = connection.load(path)
-    except ConnectionFailed as error:
-        return Known(name, path, None, False, str(error))
-    return Known(name, path, info, listens(info))
 
 
 def core_variables(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

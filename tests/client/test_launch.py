@@ -11,6 +11,7 @@ import pytest
 
 from execzmq import connection
 from execzmq.client import launch
+from execzmq.client.known import known
 from execzmq.errors import ConnectionFailed, RequestTimeout
 from tests.cli.shell import execzmq
 from tests.support import deadline, wait_until
@@ -127,7 +128,7 @@ def test_known_servers() -> None:
     bad = connection.runtime_file("bad")
     bad.write_text(json.dumps({"transport": "ipc"}))
     bad.chmod(0o600)
-    found = {one.name: one for one in launch.known()}
+    found = {one.name: one for one in known()}
     assert set(found) == {"bad", "default"}
     assert (found["default"].info, found["default"].is_alive) == (info, False)
     assert found["bad"].info is None
