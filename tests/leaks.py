@@ -97,7 +97,13 @@ def _open_zmq_sockets() -> list[object]:
 
 
 def _end_idle_zmq_context() -> None:
-    """Terminate the shared context where no socket of it is open: the next user makes a new one."""
+    """Terminate the shared context where no socket of it is open: the next user makes a new one.
+
+    So is the thread that frees what was sent without a copy.
+    """
+    garbage = sys.modules.get("zmq.utils.garbage")
+    if garbage is not None:
+        garbage.gc.stop()
     zmq = sys.modules.get("zmq")
     shared = zmq.Context._instance if zmq else None
     if shared is not None and not shared.closed:
