@@ -13,6 +13,7 @@ import string
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from execzmq.client.cursors import ToldCursors
 from execzmq.client.links import Links, LinkState
 from execzmq.client.requester import Answer, Content, OnDone, PendingCall, Requester
 from execzmq.client.topics import Topics
@@ -26,7 +27,7 @@ from execzmq.errors import (
     ServerLost,
 )
 from execzmq.protocol.wire import Codec, Frame, Message
-from execzmq.settings import CALL_TIMEOUT, LEASE, SERVER_GONE, STARTER_GONE
+from execzmq.settings import CALL_TIMEOUT, LEASE, SERVER_GONE
 
 Phase: TypeAlias = Literal["down", "greeting", "ready", "closed"]
 
@@ -34,8 +35,6 @@ _GREETINGS = frozenset({"lease", "kernel_info"})
 """Requests that may leave before the server's epoch is known."""
 _HEART = 1.0
 """Seconds in which a heart that beats answers."""
-_OVER_UNTOLD = 200
-"""Ended processes after which the lease is renewed early, so that none grows large."""
 _ALPHABET = string.ascii_letters + string.digits
 
 
@@ -61,10 +60,8 @@ class Connection:
         self._down_since = self._loop.time()
         self._refused: ExecZMQError | None = None
         self._gone_timer = self._loop.call_later(SERVER_GONE, self._on_gone)
-        self._lease_timer: asyncio.TimerHandle | None = None
         self._settling: asyncio.Task[None] | None = None
-        self._cursors: dict[str, tuple[int, int]] = {}
-        self._over: set[str] = set()
+        self._cursors = ToldCursors(self.renew)
         codec = Codec(info.key.encode(), self.session)
         self._requester = Requester(codec, lambda channel, frames: self._links.send(channel, frames))
         self._links = Links(
@@ -94,7 +91,7 @@ class Connection:
         try:
             answer = await self._ask("kernel_info", {}, timeout=seconds)
             await self.topics.settle(seconds)
-        except RequestTimeout:
+        except (RequestTimeout, ServerLost):
             raise await self._why_silent(seconds) from None
         return answer
 
@@ -107,8 +104,7 @@ class Connection:
             return
         self._phase = "closed"
         self._gone_timer.cancel()
-        if self._lease_timer is not None:
-            self._lease_timer.cancel()
+        self._cursors.stop()
         error = ClientClosed("this client was closed")
         self._requester.close(error)
         self.topics.fail_all(error)
@@ -206,26 +202,17 @@ class Connection:
 
     def received(self, process_id: str, instance: int, seq: int, *, is_over: bool = False) -> None:
         """Note how far this client has read a process that waits for it; the next lease tells it."""
-        is_first = not self._cursors
-        before = self._cursors.get(process_id)
-        if before is None or before[0] != instance or before[1] < seq:
-            self._cursors[process_id] = (instance, seq)
-        if is_first and self._phase == "ready":
-            self._renew_later()
-        if is_over:
-            self._over.add(process_id)
-            if len(self._over) >= _OVER_UNTOLD:
-                self.renew()
+        self._cursors.received(process_id, instance, seq, is_over=is_over)
 
     def renew(self) -> None:
         """Renew the lease now, and tell the cursors with it."""
-        if self._phase != "ready":
-            return
-        self._lease(self._on_lease)
-        for process_id in self._over:
-            del self._cursors[process_id]
-        self._over.clear()
-        self._renew_later()
+        if self._phase == "ready":
+            self._lease(self._on_lease)
+            self._cursors.tick()
+
+    def statistics(self) -> dict[str, int]:
+        """Return how much is open at the moment, and what was refused."""
+        return {**self._requester.statistics(), **self.topics.statistics()}
 
     async def _ask(
         self,
@@ -281,7 +268,7 @@ class Connection:
         is_first = not self.epoch
         self._take_epoch(answer)
         self._requester.open_gate()
-        self._renew_later()
+        self._cursors.tick()
         if not is_first and self._settling is None:
             self._settling = self._loop.create_task(self._settle())
 
@@ -337,15 +324,7 @@ class Connection:
         self._requester.request("lease", self._lease_content(), on_done, timeout=CALL_TIMEOUT)
 
     def _lease_content(self) -> Content:
-        cursors = {process_id: list(cursor) for process_id, cursor in self._cursors.items()}
-        return {"seconds": LEASE, "cursors": cursors, "open": self.open_reads()}
-
-    def _renew_later(self) -> None:
-        """Renew at a third of the lease, or of the time after which a silent starter counts as gone."""
-        if self._lease_timer is not None:
-            self._lease_timer.cancel()
-        seconds = STARTER_GONE if self._cursors else LEASE
-        self._lease_timer = self._loop.call_later(seconds / 3, self.renew)
+        return {"seconds": LEASE, "cursors": self._cursors.tell(), "open": self.open_reads()}
 
     def _on_lease(self, answer: Answer) -> None:
         if isinstance(answer, Message):

@@ -140,6 +140,10 @@ class RemoteBackend:
             writer = self._writers[key] = Writer(self._connection, process_id, is_first=is_first)
         return writer
 
+    def statistics(self) -> dict[str, int]:
+        """Return how much this client holds at the moment, and what it refused."""
+        return self._connection.statistics()
+
     async def _begin(self, content: dict[str, Any], buffers: list[Frame]) -> Message:
         """Ask for a start; a server that is newer than this client knows is asked again, by the same id."""
         try:

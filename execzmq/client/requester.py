@@ -43,12 +43,11 @@ class Requester:
 
     Attributes:
         epoch: that requests carry which are meant for one server life.
-        refused: replies that were not what the protocol allows, or not signed with the key.
     """
 
     def __init__(self, codec: Codec, send: Callable[[Channel, Sequence[Frame]], bool]) -> None:
         self.epoch = ""
-        self.refused = 0
+        self._refused = 0
         self._codec = codec
         self._transmit = send
         self._loop = asyncio.get_running_loop()
@@ -102,7 +101,7 @@ class Requester:
         try:
             message = self._codec.decode(frames)
         except ExecZMQError:
-            self.refused += 1
+            self._refused += 1
             return
         call = self._calls.match(message.parent.get("msg_id"))
         if call is None:
@@ -148,6 +147,10 @@ class Requester:
         """Answer everything that is open with an error."""
         for call in self._calls.fail_all():
             self._fail(call, error)
+
+    def statistics(self) -> dict[str, int]:
+        """Return how many requests wait, and how many replies came late or were refused."""
+        return {"calls": len(self._calls), "late": self._calls.late, "refused_replies": self._refused}
 
     def close(self, error: ExecZMQError) -> None:
         """Answer everything with an error and stop the timer; idempotent."""

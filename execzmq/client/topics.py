@@ -131,7 +131,11 @@ class Topics:
 
     def statistics(self) -> dict[str, int]:
         """Return how many listeners and process subscriptions there are, and what was refused."""
-        return {"listeners": len(self._everybody()), "held": len(self._holders), "refused": self._refused}
+        return {
+            "listeners": len(self._everybody()),
+            "held": len(self._holders),
+            "refused_broadcasts": self._refused,
+        }
 
     def _everybody(self) -> list[Listener]:
         return [listener for listeners in self._listeners.values() for listener in listeners]

@@ -37,13 +37,17 @@ class FakeServer:
         handlers: by method; a method without one gets no reply.
         requests: every request that has come, oldest first.
         welcomes: whether subscriptions are welcomed.
+        host, protocol: what the server says of itself.
     """
 
     def __init__(self, folder: Path, key: str = "key", epoch: str = "", *, heart: bool = True) -> None:
         self.epoch = epoch or secrets.token_hex(4)
         self.info = connection_info(folder, key)
         self.requests: list[Message] = []
+        self._received: list[tuple[ZmqPort, bytes, Message]] = []
         self.welcomes = True
+        self.host = host_id()
+        self.protocol = PROTOCOL_VERSION
         self.handlers: dict[str, Handler] = {
             "kernel_info": lambda _: {**_KERNEL_INFO, "execzmq": self.about()},
             "lease": lambda _: {"epoch": self.epoch},
@@ -60,7 +64,7 @@ class FakeServer:
 
     def about(self) -> dict[str, Any]:
         """Return what the server says of itself."""
-        return {"protocol": PROTOCOL_VERSION, "epoch": self.epoch, "host": host_id(), "name": "fake"}
+        return {"protocol": self.protocol, "epoch": self.epoch, "host": self.host, "name": "fake"}
 
     def asked(self, method: str) -> list[Message]:
         """Return the requests of one method."""
@@ -80,6 +84,11 @@ class FakeServer:
         """Tell how far the log goes."""
         content = {"process_id": process_id, "instance": instance, "seq": seq, "state": "running"}
         self._publish(f"p.{process_id}.tail", "process_tail", content, [])
+
+    def answer_late(self, method: str, answer: Answer) -> None:
+        """Answer the first request of a method, which had no reply."""
+        port, identity, message = next(one for one in self._received if one[2] is self.asked(method)[0])
+        self._reply(port, identity, message, method, answer)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return when `condition` holds; it is looked at after each request."""
@@ -114,6 +123,7 @@ class FakeServer:
         except ExecZMQError:
             return
         self.requests.append(message)
+        self._received.append((port, plain[0], message))
         method = message.msg_type.removesuffix("_request")
         handler = self.handlers.get(method)
         answer = handler(message) if handler is not None else None

@@ -1,0 +1,58 @@
+"""Own how far this client has read the processes that wait for it, and when the next lease tells it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from execzmq.settings import LEASE, STARTER_GONE
+
+_OVER_UNTOLD = 200
+"""Ended processes after which a lease is due at once, so that none grows large."""
+
+
+class ToldCursors:
+    """What the leases of one client session tell, and the clock by which they are renewed.
+
+    Args:
+        renew: renews the lease; called when that is due.
+    """
+
+    def __init__(self, renew: Callable[[], None]) -> None:
+        self._renew = renew
+        self._loop = asyncio.get_running_loop()
+        self._cursors: dict[str, tuple[int, int]] = {}
+        self._over: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def received(self, process_id: str, instance: int, seq: int, *, is_over: bool) -> None:
+        """Note how far a process has been read; `is_over`: once this has been told, nothing more is."""
+        before = self._cursors.get(process_id)
+        if before is None or before[0] != instance or before[1] < seq:
+            self._cursors[process_id] = (instance, seq)
+        if before is None and len(self._cursors) == 1 and self._timer is not None:
+            self.tick()  # the first one: from now on the server must hear more often
+        if is_over:
+            self._over.add(process_id)
+            if len(self._over) >= _OVER_UNTOLD:
+                self._renew()
+
+    def tell(self) -> dict[str, list[int]]:
+        """Return what a lease tells now, and forget what has been told for the last time."""
+        told = {process_id: list(cursor) for process_id, cursor in self._cursors.items()}
+        for process_id in self._over:
+            del self._cursors[process_id]
+        self._over.clear()
+        return told
+
+    def tick(self) -> None:
+        """Renew after a third of the lease, or of the time after which a silent starter counts as gone."""
+        self.stop()
+        seconds = STARTER_GONE if self._cursors else LEASE
+        self._timer = self._loop.call_later(seconds / 3, self._renew)
+
+    def stop(self) -> None:
+        """Renew no more; idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
