@@ -7,16 +7,13 @@ no file exists. Knows nothing of loops, sockets and clients; `now` is passed in.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
 
+from execzmq.process.files import LogFiles
 from execzmq.process.index import (
     LAST_KINDS,
-    RECORD_SIZE,
     Kind,
     Record,
     RecordStream,
@@ -24,19 +21,14 @@ from execzmq.process.index import (
     meta_records,
     pack,
 )
-from execzmq.process.indexfiles import IndexFiles
 from execzmq.process.paging import CursorMemory, Dropped, LogPage, PageBuilder, page_of_held
-from execzmq.process.segments import SegmentedStream, has_data
-from execzmq.process.trimming import Trimmer
-from execzmq.settings import KIB, MAX_EVENT, PAGE, PAGE_EVENTS, SEGMENT
+from execzmq.process.segments import has_data
+from execzmq.settings import MAX_EVENT, PAGE, PAGE_EVENTS
 from execzmq.types.events import Stream
 
 __all__ = ["Dropped", "LogPage", "OutputLog", "Record"]
 
 OUTPUT_STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
-_PREFIXES = {"stdout": "out", "stderr": "err", "meta": "meta"}
-_LEAST_SEGMENT = 4 * KIB
-_LARGEST_INDEX = 256 * KIB
 
 Memo: TypeAlias = tuple[Kind, bytes, float]
 """An event that was only in memory: its kind, payload and time."""
@@ -60,24 +52,19 @@ class OutputLog:
         self.last_seq = 0
         self.last_kind: Kind | None = None
         self.ends: dict[str, int] = dict.fromkeys(OUTPUT_STREAMS, 0)
-        self.dropped: dict[str, int] = dict.fromkeys(OUTPUT_STREAMS, 0)
-        self.damaged = False
         self.discarded_bytes = 0
-        size = max(_LEAST_SEGMENT, min(SEGMENT, budget // 8))
-        self._data = {name: SegmentedStream(str(folder), prefix, size) for name, prefix in _PREFIXES.items()}
-        self._index = IndexFiles(str(folder), min(size, _LARGEST_INDEX) // RECORD_SIZE)
+        self._files = LogFiles(folder, budget)
+        self._data = self._files.data
+        self._index = self._files.index
         self._held: list[tuple[Record, bytes]] = []
         self._held_bytes = 0
         self._cursors = CursorMemory()
-        self.is_on_disk = False
-        self._trimmer = Trimmer(self._data, self._index, self.dropped)
 
     @classmethod
     def from_memory(cls, folder: Path, instance: int, budget: int, events: Iterable[Memo]) -> OutputLog:
         """Rebuild the log of a process that never had output, from what the journal says of it."""
         log = cls(folder, instance, budget)
-        for kind, payload, time in events:
-            log.append(kind, payload, time)
+        log._append_all(events)
         return log
 
     @classmethod
@@ -95,38 +82,18 @@ class OutputLog:
             OSError: the folder cannot be read or written.
         """
         log = cls(folder, instance, budget)
-        log._load()
-        if not log.last_seq:
-            for kind, payload, time in first:
-                log.append(kind, payload, time)
+        last = log._files.load()
+        if last is not None:
+            log.last_seq, log.last_kind = last.seq, last.kind
+            log.ends = {name: last.end_of(name) for name in OUTPUT_STREAMS}
+        else:
+            log._append_all(first)
         log._adopt_data(now)
         return log
 
-    def _load(self) -> None:
-        found = _files_in(self.folder)
-        if not found:
-            return
-        self.is_on_disk = any(found.get(prefix) for prefix in (*_PREFIXES.values(), "idx"))
-        for name, prefix in _PREFIXES.items():
-            self._data[name].load(found.get(prefix, ()))
-        bad = self._index.load(found.get("idx", ()))
-        last = self._index.last_record()
-        if last is not None:
-            self.last_seq, self.last_kind = last.seq, last.kind
-            self.ends = {name: last.end_of(name) for name in OUTPUT_STREAMS}
-        self.damaged = bad > 1 or self._lacks_data(last)
-        self._count_dropped()
-        self._trimmer.counts_are_known = False
-
-    def _lacks_data(self, last: Record | None) -> bool:
-        if last is not None and self._data[last.stream].end < last.offset + last.length:
-            return True
-        return any(self._data[name].end < self.ends[name] for name in OUTPUT_STREAMS)
-
-    def _count_dropped(self) -> None:
-        for name in OUTPUT_STREAMS:
-            indexed = self._data[name].bytes_on_disk - self.pending(name)
-            self.dropped[name] = max(0, self.ends[name] - indexed)
+    def _append_all(self, events: Iterable[Memo]) -> None:
+        for kind, payload, time in events:
+            self.append(kind, payload, time)
 
     def _adopt_data(self, now: float) -> None:
         for name in OUTPUT_STREAMS:
@@ -145,14 +112,24 @@ class OutputLog:
         return self._index.segments[0].first if self._index.segments else 0
 
     @property
-    def disk_bytes(self) -> int:
-        """Return the bytes of all files of the log, index and pending bytes counted in."""
-        return self._trimmer.disk_bytes
+    def is_on_disk(self) -> bool:
+        """Tell whether the log has files."""
+        return self._files.exist
 
     @property
-    def events_in_memory(self) -> int:
-        """Return how many events are held in memory only."""
-        return len(self._held)
+    def damaged(self) -> bool:
+        """Tell whether what was told may differ from what was found."""
+        return self._files.damaged
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Return the bytes per stream that the log no longer has."""
+        return self._files.dropped
+
+    @property
+    def disk_bytes(self) -> int:
+        """Return the bytes of all files of the log, index and pending bytes counted in."""
+        return self._files.trimmer.disk_bytes
 
     def pending(self, stream: Stream) -> int:
         """Return the bytes of `stream` that stand in the data but are no event yet."""
@@ -164,8 +141,7 @@ class OutputLog:
         Where that event was dropped with its record, and no page ended there lately, it is the end after the
         last event before it that is still known.
         """
-        stdout, stderr = self._ends_at(seq)
-        return {"stdout": stdout, "stderr": stderr}
+        return dict(zip(OUTPUT_STREAMS, self._ends_at(seq), strict=True))
 
     def _ends_at(self, seq: int) -> tuple[int, int]:
         if seq >= self.last_seq:
@@ -221,7 +197,7 @@ class OutputLog:
         if data.end <= offset:
             return None
         length = min(data.file_end(offset) - offset, MAX_EVENT)
-        record = self._record("output", stream, length, offset, now)
+        record = _record_after(self.last_seq, self.ends, "output", stream, length, offset, now)
         self._write(record)
         self.ends[stream] = offset + length
         data.note_record(offset)
@@ -237,7 +213,8 @@ class OutputLog:
             OSError: the disk failed; the event is not recorded and its seq is free.
         """
         meta = self._data["meta"]
-        record = self._record(kind, "meta", len(payload), meta.end + self._held_bytes, now)
+        offset = meta.end + self._held_bytes
+        record = _record_after(self.last_seq, self.ends, kind, "meta", len(payload), offset, now)
         if self.is_on_disk or kind == "notice":
             self.persist()
             meta.append(payload)
@@ -250,13 +227,6 @@ class OutputLog:
         self._held_bytes += len(payload)
         self.last_seq, self.last_kind = record.seq, kind
         return record
-
-    def _record(self, kind: Kind, stream: RecordStream, length: int, offset: int, now: float) -> Record:
-        stdout, stderr = self.ends["stdout"], self.ends["stderr"]
-        if kind == "output":
-            stdout += length if stream == "stdout" else 0
-            stderr += length if stream == "stderr" else 0
-        return make(self.last_seq + 1, kind, stream, length, offset, now, stdout, stderr)
 
     def _write(self, record: Record) -> None:
         self._index.append(pack(record), record.seq)
@@ -271,7 +241,7 @@ class OutputLog:
             OSError: the disk failed; everything is still held.
         """
         if not self.is_on_disk:
-            os.makedirs(self.folder, 0o700, exist_ok=True)
+            self._files.make_folder()
         if self._held:
             meta = self._data["meta"]
             meta.cut(self._held[0][0].offset)
@@ -279,7 +249,7 @@ class OutputLog:
             meta.close()
             self._index.append(b"".join(pack(record) for record, _ in self._held), self._held[0][0].seq)
             self._held, self._held_bytes = [], 0
-        self.is_on_disk = True
+        self._files.exist = True
 
     # Reading
 
@@ -345,15 +315,13 @@ class OutputLog:
         if self._held or not self.last_seq:
             return 0
         received = self.ends_at(self.last_seq if keep_after is None else keep_after)
-        return self._trimmer.shrink(target, min(target, self.budget), received, most)
+        return self._files.trimmer.shrink(target, min(target, self.budget), received, most)
 
     # The end
 
     def close(self) -> None:
         """Close the descriptors; reading goes on to work, and writing opens them again. Idempotent."""
-        self._index.close()
-        for stream in self._data.values():
-            stream.close()
+        self._files.close()
 
     def remove(self) -> None:
         """Close the log and unlink all that is in its folder.
@@ -361,17 +329,15 @@ class OutputLog:
         Raises:
             OSError: something could not be removed.
         """
-        self.close()
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.folder)
+        self._files.remove()
 
 
-def _files_in(folder: Path) -> dict[str, list[int]]:
-    """Return the numbers after the dot of the files in `folder`, by what stands before it."""
-    found: dict[str, list[int]] = {}
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(folder):
-            prefix, _, number = name.partition(".")
-            if number.isdecimal():
-                found.setdefault(prefix, []).append(int(number))
-    return found
+def _record_after(
+    seq: int, ends: dict[str, int], kind: Kind, stream: RecordStream, length: int, offset: int, now: float
+) -> Record:
+    """Return the record that follows the event `seq`, after which the streams ended at `ends`."""
+    stdout, stderr = ends["stdout"], ends["stderr"]
+    if kind == "output":
+        stdout += length if stream == "stdout" else 0
+        stderr += length if stream == "stderr" else 0
+    return make(seq + 1, kind, stream, length, offset, now, stdout, stderr)

@@ -1,0 +1,101 @@
+"""Own the files of one log together, and what is found when they are opened again; no new events.
+
+`out.<offset>`, `err.<offset>` and `meta.<offset>` are data, `idx.<seq>` is the index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from execzmq.process.index import RECORD_SIZE, Record
+from execzmq.process.indexfiles import IndexFiles
+from execzmq.process.segments import SegmentedStream
+from execzmq.process.trimming import Trimmer
+from execzmq.settings import KIB, SEGMENT
+
+_PREFIXES = {"stdout": "out", "stderr": "err", "meta": "meta"}
+_LEAST_SEGMENT = 4 * KIB
+_LARGEST_INDEX = 256 * KIB
+
+
+class LogFiles:
+    """The files in `folder`.
+
+    Args:
+        folder: made by `make_folder`.
+        budget: an eighth of it is the size from which on a new file is begun.
+
+    `data` has the streams by name, `index` the records; `trimmer` gives space back and counts it in
+    `dropped`; `exist` is set by `load` and by whoever has written the first of them.
+    """
+
+    def __init__(self, folder: Path, budget: int) -> None:
+        self._folder = folder
+        size = max(_LEAST_SEGMENT, min(SEGMENT, budget // 8))
+        self.data = {name: SegmentedStream(str(folder), prefix, size) for name, prefix in _PREFIXES.items()}
+        self.index = IndexFiles(str(folder), min(size, _LARGEST_INDEX) // RECORD_SIZE)
+        self.dropped: dict[str, int] = {"stdout": 0, "stderr": 0}
+        self.trimmer = Trimmer(self.data, self.index, self.dropped)
+        self.exist = False
+        self.damaged = False
+
+    def make_folder(self) -> None:
+        """Make the folder, for the user alone."""
+        os.makedirs(self._folder, 0o700, exist_ok=True)
+
+    def load(self) -> Record | None:
+        """Take up what an earlier life has left, cut off a torn record, and return the last one.
+
+        `damaged` is set where bytes are missing of which the index tells, or more than one record is bad.
+
+        Raises:
+            OSError: the folder cannot be read or written.
+        """
+        found = self._find()
+        self.exist = bool(found)
+        if not found:
+            return None
+        for name, prefix in _PREFIXES.items():
+            self.data[name].load(found.get(prefix, ()))
+        bad = self.index.load(found.get("idx", ()))
+        last = self.index.last_record()
+        self.damaged = bad > 1 or (last is not None and self._lacks_data(last))
+        for name in self.dropped:
+            stream, end = self.data[name], last.end_of(name) if last is not None else 0
+            self.dropped[name] = max(0, end - stream.bytes_on_disk + max(0, stream.end - end))
+        self.trimmer.counts_are_known = False
+        return last
+
+    def _find(self) -> dict[str, list[int]]:
+        """Return the numbers in the names of the log's files, by their prefix."""
+        found: dict[str, list[int]] = {}
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self._folder):
+                prefix, _, number = name.partition(".")
+                if number.isdecimal() and (prefix == "idx" or prefix in _PREFIXES.values()):
+                    found.setdefault(prefix, []).append(int(number))
+        return found
+
+    def _lacks_data(self, last: Record) -> bool:
+        if self.data[last.stream].end < last.offset + last.length:
+            return True
+        return any(self.data[name].end < last.end_of(name) for name in self.dropped)
+
+    def close(self) -> None:
+        """Close the descriptors; reading goes on to work, and writing opens them again. Idempotent."""
+        self.index.close()
+        for stream in self.data.values():
+            stream.close()
+
+    def remove(self) -> None:
+        """Close the files and unlink all that is in the folder, whosoever it is.
+
+        Raises:
+            OSError: something could not be removed.
+        """
+        self.close()
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._folder)
