@@ -27,12 +27,18 @@ async def open_local(settings: Settings | None = None) -> AsyncIterator[ExecBack
 async def open_server(settings: Settings | None = None, name: str = "t") -> AsyncIterator[Server]:
     """Run a server on this loop; its end ends its processes."""
     server = await Server.open(name, settings or Settings(shutdown_grace=0.0))
-    running = asyncio.ensure_future(server.run())
+    running = asyncio.ensure_future(_serve(server))
     try:
         yield server
     finally:
         server.stop()
         await running
+
+
+async def _serve(server: Server) -> None:
+    try:
+        await server.run()
+    finally:
         await server.close()
 
 
