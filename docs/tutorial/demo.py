@@ -67,9 +67,8 @@ def demonstrate() -> None:
         print(f"the command has ended: {result}; the fifth joins now")
         watchers.append(watcher(process.process_id))
         reports = [one.communicate(timeout=60)[0].strip() for one in watchers]
-        expected = "".join(
-            event.data.decode() for event in process.output() if isinstance(event, execzmq.Output) and event.stream == "stderr"
-        )
+        output = [event for event in process.output() if isinstance(event, execzmq.Output)]
+        expected = b"".join(event.data for event in output if event.stream == "stderr").decode()
         client.shutdown()
     for number, report in enumerate(reports, 1):
         print(f"  watcher {number}: {report}")
