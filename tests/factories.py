@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 
 from execzmq.backends.local import LocalBackend
+from execzmq.client.remote import RemoteBackend
 from execzmq.server.app import Server
 from execzmq.settings import Settings
 from execzmq.types.backend import ExecBackend
@@ -46,8 +47,6 @@ async def _serve(server: Server) -> None:
 async def open_remote(settings: Settings | None = None) -> AsyncIterator[ExecBackend]:
     """Open a client of a server that runs on the same loop."""
     async with open_server(settings) as server:
-        from execzmq.client.remote import RemoteBackend
-
         backend = await RemoteBackend.open(server.info)
         try:
             yield backend
