@@ -11,18 +11,21 @@ import pytest
 import execzmq
 from execzmq import api
 from execzmq.connection import state_folder
-from tests.support import ms
+from tests.support import child, ms
+
+ROOT = Path(execzmq.__file__).parents[1]
 
 
 @pytest.fixture
 def default_server(no_leaks: None) -> Iterator[None]:
     """The default server of the test's own home, ended afterwards."""
     yield
-    client = execzmq.connect()
-    client.shutdown()
-    client.close()
-    if api._Default._client is not None:
-        api._Default._client.close()
+    try:
+        with execzmq.connect() as client:
+            client.shutdown()
+    finally:
+        if api._Default._client is not None:
+            api._Default._client.close()
 
 
 @pytest.mark.slow
@@ -69,6 +72,22 @@ def test_forked_child_gets_a_client_of_its_own_c51(default_server: None) -> None
         os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert execzmq.run(["true"]).returncode == 0
+
+
+@pytest.mark.slow
+def test_interpreter_that_ends_without_closing(default_server: None) -> None:
+    """A program that only uses `run` and `start` ends at once and cleanly; what it started lives on."""
+    code = """
+import execzmq
+events = execzmq.start("sleep 60", process_id="left").events()
+next(events)
+print(execzmq.run("echo done", text=True).stdout, end="")
+"""
+    done = subprocess.run(
+        child(code), capture_output=True, timeout=ms(30000), check=False, cwd=ROOT, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    assert execzmq.attach("left").info().state == "running"
 
 
 def test_no_such_server() -> None:

@@ -210,6 +210,7 @@ class AsyncClient:
     def __init__(self, backend: ExecBackend) -> None:
         self._backend = backend
         self._closed = False
+        self._runs: set[ExecProcess] = set()
 
     @property
     def backend(self) -> ExecBackend:
@@ -245,7 +246,7 @@ class AsyncClient:
             StatusUnknown: it is over and nobody knows how. OSError: `stdout`, `stderr` or `stdin` failed.
             TypeError, ValueError: the keywords; nothing was started.
         """
-        return await runs.run(self.backend, run_plan(args, options, self.caller()))
+        return await runs.run(self.backend, run_plan(args, options, self.caller()), self._runs)
 
     @options_from(StartOptions)
     async def start(self, args: Command, **options: Unpack[StartOptions]) -> AsyncProcess:
@@ -281,9 +282,10 @@ class AsyncClient:
         await self.backend.shutdown()
 
     async def aclose(self) -> None:
-        """Release all that this client holds; idempotent. A local client ends its processes."""
+        """End what `run` still runs, then release all; idempotent. A local client ends its processes."""
         if not self._closed:
             self._closed = True
+            await asyncio.gather(*map(runs.end_tree, self._runs))
             await self._backend.aclose()
 
     async def __aenter__(self) -> AsyncClient:

@@ -13,7 +13,7 @@ from execzmq.client.follow import Early, Follower
 from execzmq.client.launch import listens
 from execzmq.client.writer import Writer
 from execzmq.connection import ConnectionInfo, folder_is_ours, host_id
-from execzmq.errors import ConnectionFailed, VersionMismatch, WrongEpoch
+from execzmq.errors import ConnectionFailed, ServerLost, VersionMismatch, WrongEpoch
 from execzmq.protocol.values import (
     params_to_wire,
     process_info_from_wire,
@@ -121,8 +121,16 @@ class RemoteBackend:
         return list((await self._connection.call("doctor", {})).content["findings"])
 
     async def shutdown(self) -> None:
-        """End every process by the ladder, then the server; returns when it has begun."""
-        await self._connection.call("shutdown", {})
+        """End every process by the ladder, then the server; returns when it has begun.
+
+        Raises:
+            ServerLost: there is no connection, and the server is still there.
+        """
+        try:
+            await self._connection.call("shutdown", {})
+        except ServerLost:
+            if listens(self._connection.info):
+                raise  # else its answer was overtaken by its end
 
     async def aclose(self) -> None:
         """Close the connection; idempotent. The server and its processes live on."""

@@ -53,18 +53,24 @@ class CompletedProcess(subprocess.CompletedProcess[Any]):
         self.omitted = omitted
 
 
-async def run(backend: ExecBackend, plan: Plan) -> CompletedProcess:
-    """Carry out a plan; see `AsyncClient.run` for its errors and for what cancelling does."""
+async def run(backend: ExecBackend, plan: Plan, under_way: set[ExecProcess]) -> CompletedProcess:
+    """Carry out a plan; see `AsyncClient.run` for its errors and for what cancelling does.
+
+    The process is in `under_way` while it runs.
+    """
     sinks = open_outputs(plan.stdout, plan.stderr, lambda _: Capture(plan.max_output))
     source: Source | None = None
     try:
         source = None if plan.stdin is None else open_source(plan.stdin)
         process = await start_whole(backend, plan)
+        under_way.add(process)
         try:
             result = await _carry_out(process, plan, sinks, source)
         except BaseException:
             await end_tree(process)
             raise
+        finally:
+            under_way.discard(process)
     finally:
         for holder in (*sinks.values(), source):
             if holder is not None:
@@ -194,8 +200,7 @@ def _completed(plan: Plan, sinks: dict[Stream, Sink], result: ExitResult) -> Com
     output = {stream: sink.value() for stream, sink in captured.items()}
     if plan.stderr == STDOUT:
         output.pop("stderr", None)
-    if result.cause == "timed_out":
-        assert plan.timeout is not None
+    if result.cause == "timed_out" and plan.timeout is not None:
         raise subprocess.TimeoutExpired(plan.args, plan.timeout, output.get("stdout"), output.get("stderr"))
     if result.returncode is None:
         raise StatusUnknown(

@@ -35,6 +35,8 @@ log = logging.getLogger("execzmq.server")
 
 _PORTS = {"shell": 1, "control": 2, "stdin": 3, "iopub": 4, "hb": 5}
 _TICK = 1.0
+_FAREWELL = 0.1
+"""Seconds for clients to read the last replies: with `IMMEDIATE` they drop what is unread at a disconnect."""
 
 
 class Server:
@@ -121,6 +123,7 @@ class Server:
             await self._backend.end_all("shutdown")
         await self._dispatcher.close()
         self._publisher.close()
+        await asyncio.sleep(_FAREWELL)
         self._state.withdraw(self.info)
         self._sockets.close()
         await self._backend.aclose()

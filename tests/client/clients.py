@@ -1,5 +1,8 @@
 """Clients for the tests of this folder."""
 
+import asyncio
+from collections.abc import Callable
+
 from execzmq.backends.local import LocalBackend
 from execzmq.client.aio import AsyncClient
 from execzmq.client.sync import Client
@@ -22,3 +25,9 @@ def open_on(backend: ExecBackend) -> Client:
         return AsyncClient(backend)
 
     return Client.open(connect)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the other tasks run until `condition` holds."""
+    while not condition():  # noqa: ASYNC110  # a turn of the loop at a time, within the test's deadline
+        await asyncio.sleep(0)

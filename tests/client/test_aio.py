@@ -15,6 +15,7 @@ from execzmq.errors import ClientClosed, InvalidRequest, ProcessNotFound, Server
 from execzmq.types.events import Gap, Output, Started
 from execzmq.types.params import EnvPolicy, Limits, TtySize
 from execzmq.types.results import ExitResult
+from tests.client.clients import until
 from tests.fakes import FakeBackend, FakeProcess, script
 
 
@@ -55,8 +56,7 @@ async def test_iterator_that_is_left_is_closed(backend: FakeBackend, method: str
                 pass
 
     task = asyncio.create_task(consume())
-    while not fake.open_iterators:  # noqa: ASYNC110  # one turn of the loop
-        await asyncio.sleep(0)
+    await until(lambda: fake.open_iterators == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

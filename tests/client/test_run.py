@@ -20,7 +20,7 @@ from execzmq.client.sync import Client
 from execzmq.errors import CommandNotFound, ServerLost, StatusUnknown
 from execzmq.types.events import Exited, Failed, Gap, Output, Started
 from execzmq.types.results import ExitResult
-from tests.client.clients import open_on
+from tests.client.clients import open_on, until
 from tests.fakes import FakeBackend, script
 from tests.support import child, ms
 
@@ -281,16 +281,9 @@ def test_interrupt_ends_the_tree_c12(client: Client, tmp_path: Path) -> None:
 async def test_cancel_ends_the_tree() -> None:
     """Cancelling the async `run` ends the command."""
     never = asyncio.Event()
-    begun = asyncio.Event()
     backend = FakeBackend([Started(1, 1), never])
-
-    async def note() -> None:
-        begun.set()
-
-    backend._on_start = note
     task = asyncio.create_task(AsyncClient(backend).run("sleep 60"))
-    await begun.wait()
-    await asyncio.sleep(0)
+    await until(lambda: bool(backend.processes) and backend.processes["fake-0"].open_iterators == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -315,6 +308,20 @@ async def test_cancel_during_the_start_ends_what_was_started_c65() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert backend.processes["fake-0"].calls == [("terminate", 0.0)]
+
+
+async def test_closing_the_client_ends_what_it_runs() -> None:
+    """A client that is closed while `run` is under way leaves no stray."""
+    never = asyncio.Event()
+    backend = FakeBackend([Started(1, 1), never])
+    client = AsyncClient(backend)
+    task = asyncio.create_task(client.run("sleep 60"))
+    await until(lambda: bool(backend.processes) and backend.processes["fake-0"].open_iterators == 1)
+    await client.aclose()
+    assert ("terminate", 0.0) in backend.processes["fake-0"].calls
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def test_server_lost_on_the_way_c59() -> None:
