@@ -6,11 +6,11 @@ Knows nothing of requests and events: frames go to callbacks as they come.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from execzmq.connection import Channel, ConnectionInfo
 from execzmq.protocol.wire import Frame
@@ -28,6 +28,8 @@ _BROADCASTS_HELD = 256
 """Broadcasts that wait while the loop is busy: at most 16 MiB; what is dropped is read from the log."""
 _SMALL = 8192
 """Bytes up to which a frame is copied: cheaper than a view that keeps the message alive."""
+_MONITORED = struct.Struct("=hi")
+"""Number and value of an event of a socket, as libzmq puts them into the first frame."""
 _WATCHED = (
     zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_DISCONNECTED
@@ -157,7 +159,7 @@ class Links:
         return monitor
 
     def _on_event(self, frames: Frames) -> None:
-        event = parse_monitor_message([frame.bytes for frame in frames])["event"]
+        event, _ = _MONITORED.unpack(frames[0].bytes)
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._on_state("up")
         elif event == zmq.EVENT_DISCONNECTED:

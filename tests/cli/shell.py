@@ -19,9 +19,14 @@ EXECZMQ = (sys.executable, "-m", "execzmq")
 SECONDS = 20.0
 
 
+def environ(**more: str) -> dict[str, str]:
+    """Return our variables and `more`, with compiled modules kept: each program would compile them anew."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | more
+
+
 def execzmq(*words: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":
     """Run one command line to its end, stdin empty and output captured unless told otherwise."""
-    chosen = {"stdin": subprocess.DEVNULL, "capture_output": True, **options}
+    chosen = {"stdin": subprocess.DEVNULL, "capture_output": True, "env": environ(), **options}
     if "input" in chosen:
         del chosen["stdin"]
     return subprocess.run([*EXECZMQ, *words], timeout=deadline(SECONDS).left(), check=False, **chosen)
@@ -31,7 +36,7 @@ def execzmq(*words: str, **options: Any) -> "subprocess.CompletedProcess[bytes]"
 def running(*words: str, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
     """Run one command line meanwhile; it is killed where it has not ended."""
     pipe = subprocess.PIPE
-    chosen = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **options}
+    chosen = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, "env": environ(), **options}
     with subprocess.Popen([*EXECZMQ, *words], **chosen) as process:
         try:
             yield process
@@ -74,7 +79,7 @@ class UserTerminal:
         slave = self.slave
         self.process = subprocess.Popen(
             [*EXECZMQ, *words],
-            **{"stdin": slave, "stdout": slave, "stderr": slave, **options},
+            **{"stdin": slave, "stdout": slave, "stderr": slave, "env": environ(), **options},
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import EXECZMQ, execzmq, read_until, running
+from tests.cli.shell import EXECZMQ, environ, execzmq, read_until, running
 from tests.support import child, deadline
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("servers")]
@@ -153,7 +153,7 @@ def test_background_job_does_not_hold_run() -> None:
 def test_folder_variables_and_umask_are_the_callers(tmp_path: Path) -> None:
     """The command has the caller's folder, variables and file mode mask; a policy and `--env` change them."""
     script = "pwd; umask; echo $COLOUR-$EXTRA"
-    env = {**os.environ, "COLOUR": "blue"}
+    env = environ(COLOUR="blue")
     words = ("run", "-e", "EXTRA=x", "--", "sh", "-c", script)
     done = execzmq(*words, cwd=tmp_path, env=env, umask=0o027)
     assert done.stdout.decode() == f"{tmp_path}\n0027\nblue-x\n"
