@@ -1,7 +1,7 @@
 """A program that watches one process of a server, to be run by its path: `watcher.py SERVER PROCESS`.
 
-It prints `ready` when its first event has come, and at the end one line: bytes and sha256 of stdout, last seq,
-bytes lost.
+It prints `ready` when its first event has come, and at the end one line: bytes and sha256 of stdout, last
+seq, bytes lost.
 """
 
 import asyncio
