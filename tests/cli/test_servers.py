@@ -1,0 +1,163 @@
+"""`serve`, `connections`, `shutdown` and `doctor`."""
+
+import json
+import logging
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from execzmq import connection
+from execzmq.cli import doctoring
+from execzmq.cli import main as cli_main
+from execzmq.cli.serving import BoundedLog
+from tests.cli.shell import execzmq, read_until, running
+from tests.support import deadline
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT])
+def test_served_server_ends_cleanly(signo: signal.Signals) -> None:
+    """`serve` says when it is ready and how to reach it; a signal ends it with its processes and files."""
+    with running("serve", "--name", "box") as server:
+        assert server.stderr is not None
+        said = read_until(server.stderr.fileno(), b"ready; clients: [^\n]*\n")
+        assert b"--on box" in said
+        assert execzmq("run", "--on", "box", "--", "echo", "x").stdout == b"x\n"
+        execzmq("start", "--on", "box", "--", "sleep", "60")
+        path = str(connection.state_folder("box") / "connection.json")
+        assert execzmq("run", "--on", path, "--", "echo", "y").stdout == b"y\n"
+        server.send_signal(signo)
+        assert server.wait(deadline(20).left()) == 0
+    assert not connection.runtime_file("box").exists()
+    done = execzmq("ps", "--on", "box")
+    assert done.returncode == 125
+    assert b"execzmq connections" in done.stderr
+
+
+@pytest.mark.slow
+def test_second_server_of_a_name_names_the_first() -> None:
+    """A name that is taken is an error that names the pid of its server."""
+    with running("serve", "--name", "box") as server:
+        assert server.stderr is not None
+        read_until(server.stderr.fileno(), b"ready; clients")
+        done = execzmq("serve", "--name", "box")
+        assert done.returncode == 125
+        assert str(server.pid).encode() in done.stderr
+        assert execzmq("shutdown", "--on", "box").returncode == 0
+        assert server.wait(deadline(20).left()) == 0
+
+
+@pytest.mark.slow
+def test_idle_server_ends() -> None:
+    """With an idle time the server ends by itself when nobody has needed it for so long."""
+    with running("serve", "--name", "box", "--idle-timeout", "0.1") as server:
+        assert server.stderr is not None
+        read_until(server.stderr.fileno(), b"ready; clients")
+        assert server.wait(deadline(20).left()) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("servers")
+def test_connections() -> None:
+    """Living, dead and unusable files are listed, with pid and host, and never with a key."""
+    execzmq("run", "--", "true")
+    info = connection.load(connection.find("default"))
+    dead = connection.ConnectionInfo("ipc", "/nowhere/s", 1, 2, 3, 4, 5, "dead-key", pid=1, hostname="far")
+    connection.write_connection_file(connection.runtime_file("dead"), dead)
+    connection.runtime_file("bad").write_text("{")
+    listed = execzmq("connections").stdout.decode()
+    rows = {line.split()[0]: line.split() for line in listed.splitlines()[1:]}
+    assert rows["default"][1:4] == ["alive", str(info.pid), os.uname().nodename]
+    assert rows["dead"][1:4] == ["dead", "1", "far"]
+    assert rows["bad"][1] == "unusable"
+    as_json = execzmq("connections", "--json").stdout.decode()
+    assert {one["name"] for one in json.loads(as_json)} == {"default", "dead", "bad"}
+    for shown in (listed, as_json):
+        assert info.key not in shown
+        assert "dead-key" not in shown
+    done = execzmq("ps", "--on", "dead")
+    assert done.returncode == 125
+    assert b"has ended" in done.stderr
+
+
+@pytest.mark.slow
+def test_shutdown_ends_processes_and_server() -> None:
+    """`shutdown` returns when the server has gone, and its processes with it."""
+    execzmq("start", "--", "sleep", "60")
+    pid = connection.load(connection.find("default")).pid
+    assert execzmq("shutdown").returncode == 0
+    words = Path(f"/proc/{pid}/cmdline")
+    assert not words.exists() or words.read_bytes() == b""  # gone, though perhaps not yet reaped
+    done = execzmq("shutdown", "--all")
+    assert (done.returncode, done.stderr) == (0, b"execzmq: no server runs\n")
+    assert execzmq("shutdown").returncode == 125
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("servers")
+def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`doctor` says what is well and what is not, here and at the server, with what to do about it."""
+    done = execzmq("doctor")
+    assert done.returncode == 0, done.stdout
+    assert b"started on first use" in done.stdout
+    execzmq("run", "--", "true")
+    findings = {one["name"]: one for one in json.loads(execzmq("doctor", "--json").stdout)}
+    assert all(one["ok"] for one in findings.values())
+    assert "alive" in findings["server"]["text"]
+    assert any(name.startswith("server: ") for name in findings)
+
+
+def test_doctor_names_remedies(capfd: pytest.CaptureFixture[str]) -> None:
+    """What is not well has a remedy, and the status is 1."""
+    connection.runtime_file("bad").write_text("{")
+    state = connection.state_folder("default").parent
+    state.parent.mkdir()
+    state.mkdir(mode=0o777)
+    state.chmod(0o777)
+    assert cli_main.run(["doctor"]) == 1
+    out = capfd.readouterr().out
+    assert "BAD  connection file" in out
+    assert "-> remove" in out
+
+
+def test_doctor_finds_open_folders(tmp_path: Path) -> None:
+    """A folder that others can write to, a file in its place and a missing one are told apart."""
+    folder = tmp_path / "f"
+    assert doctoring._folder("x", folder).ok
+    folder.mkdir()
+    folder.chmod(0o777)
+    found = doctoring._folder("x", folder)
+    assert not found.ok
+    assert "chmod" in found.remedy
+    folder.rmdir()
+    folder.write_text("")
+    assert "no folder" in doctoring._folder("x", folder).text
+
+
+def test_doctor_tells_of_a_dead_server(capfd: pytest.CaptureFixture[str]) -> None:
+    """A connection file whose server has gone is told, with where to look."""
+    dead = connection.ConnectionInfo("ipc", "/nowhere/s", 1, 2, 3, 4, 5, "k", pid=1)
+    connection.write_connection_file(connection.state_folder("default") / "connection.json", dead)
+    assert cli_main.run(["doctor"]) == 1
+    assert "server.log" in capfd.readouterr().out
+
+
+def test_log_in_the_background_is_bounded(tmp_path: Path) -> None:
+    """The log file of a server in the background never grows far beyond its limit; the newest lines stay."""
+    path = tmp_path / "server.log"
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        with os.fdopen(os.dup(fd), "w") as stream:
+            handler = BoundedLog(10_000, fd)
+            handler.setStream(stream)
+            for number in range(2000):
+                handler.emit(logging.makeLogRecord({"msg": f"line {number:06d} {'x' * 40}"}))
+                assert path.stat().st_size <= 10_000
+    finally:
+        os.close(fd)
+    lines = path.read_text().splitlines()
+    assert lines[-1].startswith("line 001999")
+    assert all(line.startswith("line ") for line in lines)
+    assert len(lines) > 50
