@@ -102,8 +102,12 @@ class Server:
         return server
 
     def stop(self, *, keep_processes: bool = False) -> None:
-        """Begin the end; with `keep_processes` the commands are left to the keeper."""
+        """Begin the end; with `keep_processes` the commands are left to the keeper.
+
+        From now on the server is not found any more: who comes next starts another, and is not cut off.
+        """
         self._keeps_processes = self._keeps_processes or keep_processes
+        self._state.withdraw(self.info)
         self._stop.set()
 
     async def run(self) -> None:
@@ -118,13 +122,13 @@ class Server:
 
     async def close(self) -> None:
         """End the processes by the ladder, tell it, answer, and release everything."""
+        self._state.withdraw(self.info)
         self._publisher.status(self.info.epoch, "stopping")
         if not self._keeps_processes:
             await self._backend.end_all("shutdown")
         await self._dispatcher.close()
         self._publisher.close()
         await asyncio.sleep(_FAREWELL)
-        self._state.withdraw(self.info)
         self._sockets.close()
         await self._backend.aclose()
         self._state.close()
