@@ -11,6 +11,7 @@ from execzmq.process.index import RECORD_SIZE, Record, Segment, unpack
 from execzmq.process.indexfiles import IndexFiles
 from execzmq.process.segments import SegmentedStream
 
+_LARGE_RUN = 1 << 20
 _MOST_VIEWS = 1024
 _MOST_EXAMINED = 16384
 """Records looked at for one page, so that a long run of dropped events does not hold up the loop."""
@@ -37,7 +38,7 @@ class LogPage:
 
     entries: list[Record | Dropped]
     payloads: dict[int, bytes]
-    buffer: bytearray
+    buffer: bytes | bytearray
     next_seq: int
 
 
@@ -92,6 +93,8 @@ class PageBuilder:
         is_gone = segment is None and length > 0
         if self._entries and not self._has_room(0 if is_gone else length):
             return False
+        if segment is not None and self._is_one_large_run() and not self._goes_on(record, segment):
+            return False
         if record.seq > self.seq + 1:
             self._note_dropped(record.seq - 1, record.begins)
         if is_gone:
@@ -110,6 +113,14 @@ class PageBuilder:
         if len(self._entries) >= self._max_events or self._examined > _MOST_EXAMINED:
             return False
         return length == 0 or self._size + length <= self._max_bytes
+
+    def _is_one_large_run(self) -> bool:
+        """Tell whether the page is worth sending as it is: one read, and no copy to put parts together."""
+        return self._filled >= _LARGE_RUN and len(self._runs) == 1
+
+    def _goes_on(self, record: Record, segment: Segment) -> bool:
+        run = self._runs[-1]
+        return record.kind != "output" or (run.segment is segment and run.end == record.offset)
 
     def _note_dropped(self, to_seq: int, ends: tuple[int, int]) -> None:
         lost = max(0, sum(ends) - sum(self.ends))
@@ -153,13 +164,21 @@ class PageBuilder:
 
     def finish(self) -> LogPage:
         """Read the bytes and return the page."""
+        buffer = self._read_one() if len(self._runs) == 1 else self._read_all()
+        meta = self._streams["meta"]
+        payloads = {r.seq: meta.read(r.offset, r.length) if r.length else b"" for r in self._others}
+        return LogPage(self._entries, payloads, buffer, self.seq)
+
+    def _read_one(self) -> bytes:
+        run = self._runs[0]
+        return run.stream.read(run.offset, run.end - run.offset)
+
+    def _read_all(self) -> bytearray:
         buffer = bytearray(self._filled)
         with memoryview(buffer) as whole:
             for run in self._runs:
                 run.stream.read_into(run.segment, run.offset, [whole[a:b] for a, b in run.parts])
-        meta = self._streams["meta"]
-        payloads = {r.seq: meta.read(r.offset, r.length) if r.length else b"" for r in self._others}
-        return LogPage(self._entries, payloads, buffer, self.seq)
+        return buffer
 
 
 def page_of_held(

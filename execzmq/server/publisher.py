@@ -145,7 +145,11 @@ class Publisher:
         self._publish(_topic(process, record.kind), f"process_{record.kind}", content)
 
     def _expect_tail(self, process: ManagedProcess, now: float) -> None:
-        self._tails[process.process_id] = _Tail(process, now)
+        tail = self._tails.get(process.process_id)
+        if tail is None or tail.process is not process:
+            self._tails[process.process_id] = _Tail(process, now)
+        else:
+            tail.since, tail.next = now, 0
         if self._ticker is None:
             self._ticker = self._loop.call_later(_TICK, self._tick)
 
