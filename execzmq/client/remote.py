@@ -13,7 +13,7 @@ from execzmq.client.follow import Early, Follower
 from execzmq.client.launch import listens
 from execzmq.client.writer import Writer
 from execzmq.connection import ConnectionInfo, folder_is_ours, host_id
-from execzmq.errors import ConnectionFailed, ServerLost, VersionMismatch, WrongEpoch
+from execzmq.errors import ConnectionFailed, RequestTimeout, ServerLost, VersionMismatch, WrongEpoch
 from execzmq.protocol.values import (
     params_to_wire,
     process_info_from_wire,
@@ -48,7 +48,7 @@ class RemoteBackend:
             ConnectionFailed: nobody listens there, which shows at once, or answers within `seconds`.
             AuthenticationFailed: it refused this client, or its heart beats and it does not answer, as with
                 a wrong key.
-            RequestTimeout: it is connected and nothing in it moves.
+            RequestTimeout: somebody listens, and nothing in it moves.
             VersionMismatch: it speaks another version of the protocol.
         """
         if not listens(info):
@@ -57,10 +57,11 @@ class RemoteBackend:
             )
         connection = Connection(info)
         try:
-            answer = await connection.open(seconds)
-            about = _about(answer)
-        except BaseException:
+            about = _about(await connection.open(seconds))
+        except BaseException as error:
             await connection.aclose()
+            if isinstance(error, ConnectionFailed) and listens(info):
+                raise _stuck(info, seconds) from None
             raise
         return cls(connection, str(about.get("host", "")), str(about.get("name", "")))
 
@@ -283,6 +284,11 @@ def _about(answer: Message) -> dict[str, Any]:
             client=PROTOCOL_VERSION,
         )
     return about
+
+
+def _stuck(info: ConnectionInfo, seconds: float) -> RequestTimeout:
+    endpoint = info.endpoint("shell")
+    return RequestTimeout(f"the server at {endpoint} has not moved for {seconds:g} s: it may be stopped")
 
 
 def _is_local(info: ConnectionInfo, host: str) -> bool:
