@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from execzmq.errors import (
     ExecZMQError,
     InvalidRequest,
     NotExecutable,
+    SandboxUnavailable,
     ServerLost,
     SpawnFailed,
     WorkingDirectoryMissing,
@@ -47,6 +49,25 @@ _ERRORS: dict[str, type[ExecZMQError]] = {
     "invalid_limit": InvalidRequest,
     "invalid_terminal_size": InvalidRequest,
 }
+
+
+def check_params(params: ExecParams) -> None:
+    """Check what can be refused before anything is begun.
+
+    Raises:
+        SandboxUnavailable: a profile is asked for that cannot be enforced.
+        InvalidRequest: stdin is to be data, and also a terminal.
+    """
+    if params.sandbox is not None and params.sandbox.profile != "full-access":
+        raise SandboxUnavailable("this version has no sandbox; only the profile full-access can be asked for")
+    if params.tty and params.stdin_data:
+        message = "a command at a terminal reads the terminal; write the data to it once it runs"
+        raise InvalidRequest(message, fields={"stdin_data": "not with a terminal"})
+
+
+def digest_of(params: ExecParams) -> str:
+    """Return what is the same for the same request only."""
+    return hashlib.sha256(repr(params).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def launch_of(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import shutil
 import socket
@@ -18,14 +17,14 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Literal
 
-from execzmq.backends.launching import launch_of, spawn_error
+from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.restore import restore
 from execzmq.backends.wiring import connect_streams
-from execzmq.errors import Conflict, ExecZMQError, InvalidState, SandboxUnavailable, ServerLost, to_wire
+from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
 from execzmq.keeper.client import KeeperClient, KeeperLost, SpawnedProcess
 from execzmq.keeper.launch import SpawnError
-from execzmq.process import payloads
+from execzmq.process import guards, payloads
 from execzmq.process.census import Scope
 from execzmq.process.housekeeping import Housekeeping
 from execzmq.process.index import Record
@@ -202,12 +201,9 @@ class LocalBackend:
         Raises:
             Conflict, InvalidRequest, LimitExceeded, SandboxUnavailable: nothing was begun.
         """
-        if params.sandbox is not None and params.sandbox.profile != "full-access":
-            raise SandboxUnavailable(
-                "this version has no sandbox; only the profile full-access can be asked for"
-            )
+        check_params(params)
         process_id = self.table.new_id() if params.process_id is None else params.process_id
-        digest = hashlib.sha256(repr(params).encode("utf-8", "surrogatepass")).hexdigest()
+        digest = digest_of(params)
         existing = self.table.get(process_id)
         if existing is not None and existing.life is not Life.FAILED:
             if params.process_id is None or existing.spec.digest != digest:
@@ -316,7 +312,7 @@ class LocalBackend:
         Raises:
             InvalidState: it has not ended.
         """
-        process.require_over()
+        guards.require_over(process)
         self._forget(process)
 
     def _forget(self, process: ManagedProcess) -> None:
@@ -342,7 +338,8 @@ class LocalBackend:
 
     def _keeper_lost(self) -> None:
         for process in self.table.living():
-            process.lost()
+            if process.life is not Life.STARTING:  # of these the future tells
+                process.lost()
 
     def _tidy(self) -> None:
         """Write the journal anew when most of it speaks of what is forgotten."""

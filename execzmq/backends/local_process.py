@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Literal
 
 from execzmq.errors import InstanceChanged, InvalidRequest, ProcessNotFound, ProcessNotRunning, StdinClosed
-from execzmq.process import payloads, tree
+from execzmq.process import guards, payloads, tree
 from execzmq.process.backlog import RELEASED
 from execzmq.process.managed import ManagedProcess
 from execzmq.settings import LONG_POLL, PAGE
@@ -103,7 +103,7 @@ class LocalProcess:
         """
         process = self.require()
         await self._backend.wait_started(process)
-        process.require_keyboard(self._session)
+        guards.require_keyboard(process, self._session)
         feeder = process.feeder
         if feeder is None or process.life.has_exited:
             raise StdinClosed(_no_stdin(process), process_id=self.process_id)
@@ -115,7 +115,7 @@ class LocalProcess:
         process = self.require()
         signo = signal_number(signal)
         await self._backend.wait_started(process)
-        process.require_running()
+        guards.require_running(process)
         process.signalled(signo, f"client {self._session}")
         try:
             self._send_signal(process, signo)
@@ -124,26 +124,25 @@ class LocalProcess:
             raise ProcessNotRunning(message, process_id=self.process_id) from None
 
     def _send_signal(self, process: ManagedProcess, signo: int) -> None:
-        if process.spec.tty and signo == signal.SIGINT and process.pumps["stdout"].is_open:
-            tree.signal_foreground(process.pumps["stdout"].fd, signo)
+        if process.spec.tty and signo == signal.SIGINT and process.streams.is_open:
+            tree.signal_foreground(process.streams.terminal, signo)
         else:
             tree.signal_group(process.scope.pidfd or -1, process.scope.pid, signo)
 
     async def resize(self, rows: int, cols: int) -> None:
         """Set the terminal's size; see ExecProcess."""
         process = self.require()
-        process.require_terminal()
+        guards.require_terminal(process)
         await self._backend.wait_started(process)
-        process.require_running()
-        process.require_keyboard(self._session)
+        guards.require_running(process)
+        guards.require_keyboard(process, self._session)
         if not (0 < rows <= 65535 and 0 < cols <= 65535):
             raise InvalidRequest(f"a terminal of {rows} rows and {cols} columns; each must be 1 to 65535")
-        pump = process.pumps["stdout"]
-        if not pump.is_open:
+        if not process.streams.is_open:
             raise ProcessNotRunning(
                 f"the terminal of {self.process_id} is closed", process_id=self.process_id
             )
-        fcntl.ioctl(pump.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+        fcntl.ioctl(process.streams.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
     async def terminate(self, grace: float = 5.0) -> TerminateReport:
         """End the whole tree; see ExecProcess."""
@@ -161,10 +160,10 @@ class LocalProcess:
     async def claim_keyboard(self, take_over: bool = False) -> None:
         """Be the only session that types; see ExecProcess."""
         process = self.require()
-        process.require_terminal()
-        process.require_running()
+        guards.require_terminal(process)
+        guards.require_running(process)
         if not take_over:
-            process.require_keyboard(self._session)
+            guards.require_keyboard(process, self._session)
         process.keyboard = self._session
 
     async def release_keyboard(self) -> None:
@@ -208,7 +207,7 @@ class LocalProcess:
 
     def _tell(self, seq: int) -> None:
         if self.is_starter:
-            self._process.told(seq)
+            self._process.streams.told(seq)
 
 
 def signal_number(name: str | int) -> int:

@@ -137,6 +137,8 @@ def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
         words = "the server ended before it was started"
         process.spawn_failed({"ename": "ServerLost", "evalue": words, "details": {}})
     else:
+        if process.life is Life.STARTING:
+            process.recall(Life.RUNNING, None)
         process.lost()
 
 

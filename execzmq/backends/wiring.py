@@ -46,7 +46,7 @@ def _pump(backend: LocalBackend, process: ManagedProcess, stream: Stream, source
         stream,
         source,
         process.log,
-        before=process.before_output,
+        before=process.streams.flush_others,
         commit=process.commit,
         ended=process.stream_ended,
         clock=backend.clock,

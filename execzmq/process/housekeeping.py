@@ -47,7 +47,6 @@ class Housekeeping:
         self._tidy = tidy
         self._estimate = 0
         self._limit = 0
-        self._is_short = False
         self._timer: asyncio.TimerHandle | None = None
         self._finished_since = 0
 
@@ -108,8 +107,8 @@ class Housekeeping:
         for action in actions:
             process = self._table.require(action.process_id)
             if isinstance(action, Shrink):
-                keep_after = process.backlog.keep_after if process.backlog else None
-                freed |= process.log.shrink(action.target, keep_after) > 0
+                backlog = process.streams.backlog
+                freed |= process.log.shrink(action.target, backlog.keep_after if backlog else None) > 0
             else:
                 self._forget(process)
                 freed = True
@@ -117,15 +116,13 @@ class Housekeeping:
 
     def _set_short(self, is_short: bool) -> None:
         """Where room is short, let commands wait for their starters sooner."""
-        if is_short == self._is_short:
-            return
-        self._is_short = is_short
-        for process in self._table:
-            process.room_is_short(is_short)
+        for process in self._table.living():
+            process.streams.room_is_short(is_short)
 
 
 def _stat_of(process: ManagedProcess) -> LogStat:
     recently = time.time() - process.last_read < _RECENTLY
+    backlog = process.streams.backlog
     return LogStat(
         process_id=process.process_id,
         disk_bytes=process.log.disk_bytes,
@@ -133,7 +130,7 @@ def _stat_of(process: ManagedProcess) -> LogStat:
         closed_at=process.ending.ended_at if process.life.is_over else None,
         followed=recently,
         read=process.read_seq >= process.log.last_seq,
-        unreceived=process.backlog.unreceived(process.log) if process.backlog else 0,
+        unreceived=backlog.unreceived(process.log) if backlog else 0,
     )
 
 

@@ -70,7 +70,6 @@ _END = (Action.RECORD_EXITED, Action.RECORD_CLOSED)
 TABLE: dict[tuple[Life, Fact], tuple[Life, tuple[Action, ...]]] = {
     (Life.STARTING, Fact.SPAWNED): (Life.RUNNING, (Action.RECORD_STARTED,)),
     (Life.STARTING, Fact.SPAWN_FAILED): (Life.FAILED, (Action.RECORD_FAILED,)),
-    (Life.STARTING, Fact.LOST): (Life.FAILED, (Action.RECORD_FAILED,)),
     (Life.RUNNING, Fact.STOP_REQUESTED): (Life.STOPPING, ()),
     (Life.RUNNING, Fact.EXITED): (Life.EXITED, (Action.RECORD_EXITED, Action.AWAIT_STREAMS)),
     (Life.RUNNING, Fact.STREAMS_ENDED): (Life.RUNNING_SILENT, ()),

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from execzmq.errors import Conflict, InvalidState, NotATerminal, ProcessNotRunning
 from execzmq.process import lifecycle, payloads
 from execzmq.process.backlog import Backlog
 from execzmq.process.census import Scope
@@ -20,10 +19,10 @@ from execzmq.process.feeder import StdinFeeder
 from execzmq.process.index import Kind, Record
 from execzmq.process.lifecycle import Action, Fact, Life
 from execzmq.process.log import OutputLog
-from execzmq.process.scan import stream_id
 from execzmq.process.spec import ProcessSpec
 from execzmq.process.streams import StreamPump
-from execzmq.process.tree import holders_of
+from execzmq.process.streamset import StreamSet
+from execzmq.process.waiters import Waiters
 from execzmq.types.events import Stream
 from execzmq.types.results import Cause, ExitResult, ProcessInfo
 
@@ -70,14 +69,13 @@ class ManagedProcess:
         self.is_forgotten = False
         self.read_seq = 0
         self.last_read = 0.0
-        self.pumps: dict[Stream, StreamPump] = {}
-        self.backlog = Backlog(spec.log_budget) if spec.backpressure == "pause" else None
+        self.streams = StreamSet(log, Backlog(spec.log_budget) if spec.backpressure == "pause" else None)
         self._is_given_up = False
         self._observer = observer
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._timers: list[asyncio.TimerHandle] = []
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
 
     # What it is
 
@@ -149,14 +147,12 @@ class ManagedProcess:
         self, pid: int, pidfd: int, pumps: Iterable[StreamPump], feeder: StdinFeeder | None
     ) -> None:
         self.pid = pid
-        self.pumps = {pump.stream: pump for pump in pumps}
         self.scope.pid, self.scope.pidfd = pid, pidfd
-        self.scope.streams = frozenset(stream_id(pump.fd) for pump in self.pumps.values())
+        self.scope.streams = self.streams.take(pumps)
         self.feeder = feeder
 
     def _listen(self) -> None:
-        for pump in self.pumps.values():
-            pump.start()
+        self.streams.start()
         if self.life.has_exited:
             return
         if self.feeder is not None:
@@ -182,8 +178,7 @@ class ManagedProcess:
             return
         self.ending.status, self.ending.rusage = status, rusage
         self.ending.ended_at = self._clock() if ended_at is None else ended_at
-        for pump in self.pumps.values():
-            pump.drain()
+        self.streams.drain()
         if self.feeder is not None:
             self.feeder.give_up()
         self._take(Fact.EXITED)
@@ -201,8 +196,6 @@ class ManagedProcess:
         """Record that the process is out of reach and its status will never be known."""
         if self.life.is_over:
             return
-        if self.life is Life.STARTING:
-            self.life = Life.RUNNING
         if not self.life.has_exited:
             self.ending.ask("server_lost", "")
             self.ending.ended_at = self._clock()
@@ -219,63 +212,11 @@ class ManagedProcess:
         """Note who sent a signal, for the result if the command dies of it."""
         self.ending.signals[signo] = asked_by
 
-    # What may be done with it
-
-    def require_running(self) -> None:
-        """Raise ProcessNotRunning unless the command itself lives."""
-        if self.life.has_exited or self.life is Life.STARTING:
-            message = f"process {self.process_id} has ended; see its result"
-            raise ProcessNotRunning(message, process_id=self.process_id)
-
-    def require_terminal(self) -> None:
-        """Raise NotATerminal unless the process was started with one."""
-        if not self.spec.tty:
-            message = f"process {self.process_id} has no terminal; start it with one (tty=True, -t)"
-            raise NotATerminal(message, process_id=self.process_id)
-
-    def require_keyboard(self, session: str) -> None:
-        """Raise Conflict while another session has the keyboard."""
-        if self.keyboard is not None and self.keyboard != session:
-            message = f"another client has the keyboard of {self.process_id}; take it over first"
-            raise Conflict(message, process_id=self.process_id, keyboard=self.keyboard)
-
-    def require_over(self) -> None:
-        """Raise InvalidState unless the process is closed or failed."""
-        if not self.life.is_over:
-            message = f"process {self.process_id} is {self.life.public}; end it first"
-            raise InvalidState(message, process_id=self.process_id, state=self.life.public)
-
     # Who waits for it
 
     async def wait_change(self, seconds: float) -> None:
         """Return at the next event, or after `seconds`. Cancelling leaves nothing behind."""
-        # Python 3.11's `wait_for` loses a cancellation that comes together with the event.
-        waiter = self._loop.create_future()
-        self._waiters.append(waiter)
-        timer = self._loop.call_later(seconds, _wake, waiter)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-
-    def told(self, seq: int) -> None:
-        """The starter has received everything up to `seq`; lets a waiting command go on."""
-        if self.backlog is not None and self.backlog.told(seq, self.log):
-            self._balance()
-
-    def starter_gone(self, gone: bool) -> None:
-        """Read on without regard to the starter while nothing is heard of it."""
-        if self.backlog is not None and self.backlog.gone != gone:
-            self.backlog.gone = gone
-            self._balance()
-
-    def room_is_short(self, is_short: bool) -> None:
-        """Let the command wait for its starter sooner while the server's disk budget is short."""
-        if self.backlog is not None:
-            self.backlog.is_short = is_short
-            self._balance()
+        await self._waiters.wait(seconds)
 
     def was_read(self, seq: int) -> None:
         """Note that somebody has everything up to `seq`."""
@@ -287,37 +228,30 @@ class ManagedProcess:
     @property
     def is_discarding(self) -> bool:
         """Tell whether it is over and others still hold its streams, which are read for their sake."""
-        return self.life.is_over and self._has_open_stream
+        return self.life.is_over and self.streams.is_open
 
     def release(self) -> None:
         """Close every descriptor and timer; the log stays readable. Idempotent."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-        for pump in self.pumps.values():
-            pump.close()
+        self.streams.close()
         if self.feeder is not None:
             self.feeder.close()
         pidfd, self.scope.pidfd = self.scope.pidfd, None
         if pidfd is not None:
             os.close(pidfd)
 
-    def before_output(self, stream: Stream) -> None:
-        """Make an event of what the other stream has pending, since this one speaks now."""
-        for other, pump in self.pumps.items():
-            if other != stream and self.log.pending(other):
-                pump.flush()
-
     def commit(self, stream: Stream) -> None:
         """Make an event of the pending bytes of a stream."""
         record = self.log.commit(stream, self._clock())
         if record is not None:
             self._tell(record, {})
-            self._balance()
+            self.streams.balance()
 
     def stream_ended(self, stream: Stream) -> None:
         """Note the end of one stream."""
-        if not self._has_open_stream:
+        if not self.streams.is_open:
             self._take(Fact.STREAMS_ENDED)
 
     def notice(self, kind: str, data: dict[str, Any]) -> None:
@@ -333,12 +267,8 @@ class ManagedProcess:
             _ACTIONS[action](self)
         if actions and self.life.is_over:
             self._observer.ended(self)
-        if self.life.is_over and not self._has_open_stream:
+        if self.life.is_over and not self.streams.is_open:
             self._give_up()
-
-    @property
-    def _has_open_stream(self) -> bool:
-        return any(pump.is_open for pump in self.pumps.values())
 
     def _give_up(self) -> None:
         """Let go of everything, once."""
@@ -351,24 +281,11 @@ class ManagedProcess:
 
     def _tell(self, record: Record, payload: dict[str, Any]) -> None:
         self._observer.event_recorded(self, record, payload)
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            _wake(waiter)
+        self._waiters.wake()
 
     def _record(self, kind: Kind, payload: dict[str, Any]) -> None:
-        for pump in self.pumps.values():
-            pump.flush()
+        self.streams.flush()
         self._tell(self.log.append(kind, payloads.encode(payload), self._clock()), payload)
-
-    def _balance(self) -> None:
-        if self.backlog is None or self.life.is_over:
-            return
-        pause = self.backlog.must_pause(self.log)
-        for pump in self.pumps.values():
-            if pause:
-                pump.pause()
-            elif pump.is_paused:
-                pump.resume()
 
     def _later(self, delay: float, call: Callable[[], None]) -> None:
         self._timers.append(self._loop.call_later(delay, call))
@@ -395,27 +312,19 @@ class ManagedProcess:
 
     def _drain_over(self) -> None:
         if self.life is Life.EXITED:
-            for pump in self.pumps.values():
-                pump.drain()
+            self.streams.drain()
             if self.life is Life.EXITED:
                 self._take(Fact.DRAIN_OVER)
 
     def _name_holders(self) -> None:
-        self.ending.holders = tuple(holders_of([pump.fd for pump in self.pumps.values() if pump.is_open]))
+        self.ending.holders = self.streams.holders()
 
     def _record_closed(self) -> None:
         self.result = self.ending.result(self.log.ends, self.log.dropped)
         self._record("closed", payloads.result_to_dict(self.result))
 
     def _discard(self) -> None:
-        for pump in self.pumps.values():
-            if pump.is_open:
-                pump.discard()
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+        self.streams.discard()
 
 
 _ACTIONS: dict[Action, Callable[[ManagedProcess], None]] = {

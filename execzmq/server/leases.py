@@ -32,8 +32,8 @@ class LeaseKeeper:
             self._pages.forget(session)
             self._lapse(session)
         for process in self._backend.table.living():
-            if process.backlog is not None:
-                process.starter_gone(self._sessions.is_gone(process.spec.starter, now))
+            if process.streams.backlog is not None:
+                process.streams.starter_gone(self._sessions.is_gone(process.spec.starter, now))
 
     def _lapse(self, session: str) -> None:
         for process in self._backend.table.living():

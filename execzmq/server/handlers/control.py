@@ -63,7 +63,7 @@ def lease(context: Context, caller: Caller, request: requests.Lease, buffers: Se
     for process_id, (instance, seq) in request.cursors.items():
         process = context.backend.table.get(process_id)
         if process is not None and process.instance == instance and process.spec.starter == caller.session:
-            process.told(seq)
+            process.streams.told(seq)
     return Reply({"epoch": context.identity.epoch})
 
 

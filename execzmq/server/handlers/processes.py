@@ -70,7 +70,7 @@ def read(
     context.pages.open_reads(caller.session, request.open)
     process.was_read(request.after_seq)
     if handle.is_starter:
-        process.told(request.after_seq)
+        process.streams.told(request.after_seq)
     has_news = process.log.last_seq > request.after_seq or process.life.is_over or not request.wait
     if has_news and context.pages.has_room(caller.session, request.page_bytes):
         return _page(context, caller, request, process)

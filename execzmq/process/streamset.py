@@ -1,0 +1,118 @@
+"""Own the streams of one process together: that their order holds, and when their writers must wait.
+
+Knows nothing of results and lifecycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from execzmq.process.backlog import Backlog
+from execzmq.process.census import StreamId
+from execzmq.process.log import OutputLog
+from execzmq.process.scan import stream_id
+from execzmq.process.streams import StreamPump
+from execzmq.process.tree import holders_of
+from execzmq.types.events import Stream
+
+
+class StreamSet:
+    """The pumps of one process, none until it has been spawned.
+
+    Args:
+        log: what they pump into; not owned.
+        backlog: when writers must wait for the starter; `None` = never.
+    """
+
+    def __init__(self, log: OutputLog, backlog: Backlog | None) -> None:
+        self.backlog = backlog
+        self._log = log
+        self._pumps: dict[Stream, StreamPump] = {}
+        self._is_discarding = False
+
+    def take(self, pumps: Iterable[StreamPump]) -> frozenset[StreamId]:
+        """Own these pumps from now on; return what their streams are known by."""
+        self._pumps = {pump.stream: pump for pump in pumps}
+        return frozenset(stream_id(pump.fd) for pump in self._pumps.values())
+
+    def start(self) -> None:
+        """Begin to listen."""
+        for pump in self._pumps.values():
+            pump.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether a stream has not ended."""
+        return any(pump.is_open for pump in self._pumps.values())
+
+    @property
+    def discarded(self) -> int:
+        """Count the bytes that were read and dropped."""
+        return sum(pump.discarded for pump in self._pumps.values())
+
+    @property
+    def terminal(self) -> int:
+        """Return the master of the terminal, -1 where it is closed."""
+        return self._pumps["stdout"].fd
+
+    def holders(self) -> tuple[tuple[int, str], ...]:
+        """Return pid and words of those who can write to an open stream."""
+        return tuple(holders_of([pump.fd for pump in self._pumps.values() if pump.is_open]))
+
+    def flush(self) -> None:
+        """Make events of all that is pending."""
+        for pump in self._pumps.values():
+            pump.flush()
+
+    def flush_others(self, stream: Stream) -> None:
+        """Make an event of what the other stream has pending, since this one speaks now."""
+        for other, pump in self._pumps.items():
+            if other != stream and self._log.pending(other):
+                pump.flush()
+
+    def drain(self) -> None:
+        """Take what is in the pipes now."""
+        for pump in self._pumps.values():
+            pump.drain()
+
+    def discard(self) -> None:
+        """From now on read and drop, so that no writer dies of a closed pipe or waits for a full one."""
+        self._is_discarding = True
+        for pump in self._pumps.values():
+            if pump.is_open:
+                pump.discard()
+
+    def close(self) -> None:
+        """Close everything; idempotent."""
+        for pump in self._pumps.values():
+            pump.close()
+
+    # When writers wait
+
+    def told(self, seq: int) -> None:
+        """The starter has received everything up to `seq`; lets a waiting command go on."""
+        if self.backlog is not None and self.backlog.told(seq, self._log):
+            self.balance()
+
+    def starter_gone(self, gone: bool) -> None:
+        """Read on without regard to the starter while nothing is heard of it."""
+        if self.backlog is not None and self.backlog.gone != gone:
+            self.backlog.gone = gone
+            self.balance()
+
+    def room_is_short(self, is_short: bool) -> None:
+        """Let the command wait for its starter sooner while the server's disk budget is short."""
+        if self.backlog is not None:
+            self.backlog.is_short = is_short
+            self.balance()
+
+    def balance(self) -> None:
+        """Let the writers wait, or go on, as the backlog has it."""
+        if self.backlog is None or self._is_discarding:
+            return
+        pause = self.backlog.must_pause(self._log)
+        for pump in self._pumps.values():
+            if pause:
+                pump.pause()
+            elif pump.is_paused:
+                pump.resume()
