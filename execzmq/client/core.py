@@ -59,7 +59,6 @@ class Connection:
         self._phase: Phase = "down"
         self._down_since = self._loop.time()
         self._refused: ExecZMQError | None = None
-        self._gone_timer = self._loop.call_later(SERVER_GONE, self._on_gone)
         self._settling: asyncio.Task[None] | None = None
         self._cursors = ToldCursors(self.renew)
         codec = Codec(info.key.encode(), self.session)
@@ -74,6 +73,7 @@ class Connection:
         self.topics = Topics(
             codec, self.prefix, self._links.subscribe, self._links.unsubscribe, self._on_status
         )
+        self._gone_timer = self._loop.call_later(SERVER_GONE, self._on_gone)
 
     @property
     def epoch(self) -> str:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import zmq
 
 from execzmq.connection import Channel, ConnectionInfo
+from execzmq.errors import ConnectionFailed
 from execzmq.protocol.wire import Frame
 from execzmq.settings import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, MAX_MESSAGE
 from execzmq.zmqloop import Frames, ZmqPort
@@ -26,6 +27,8 @@ _LINGER = 0.2
 """Seconds in which the last words leave: long enough for a request just sent, short for a dead server."""
 _BROADCASTS_HELD = 256
 """Broadcasts that wait while the loop is busy: at most 16 MiB; what is dropped is read from the log."""
+_MOST_SOCKETS = 16 * 1024
+"""Sockets of the process; a client has five, and ZeroMQ's own limit is 1,023."""
 _SMALL = 8192
 """Bytes up to which a frame is copied: cheaper than a view that keeps the message alive."""
 _MONITORED = struct.Struct("=hi")
@@ -45,6 +48,9 @@ class Links:
         on_broadcast: called with the frames of each broadcast, topic first.
         on_state: called when the server has come, gone, or refused this client for good.
         on_room: called when a request that found no room on a channel may be tried again.
+
+    Raises:
+        ConnectionFailed: there are no more sockets or descriptors, or the address is none.
     """
 
     def __init__(
@@ -59,12 +65,17 @@ class Links:
         self._on_reply = on_reply
         self._on_state = on_state
         self._on_room = on_room
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+        self._context = _context()
+        self._ports: list[ZmqPort] = []
         self._dealers: dict[Channel, ZmqPort] = {}
         self._is_closed = False
-        self._broadcasts = self._subscriber(on_broadcast)
-        self._monitor = self._watch(self._dealer("shell"))
-        self._dealer("control")
+        try:
+            self._broadcasts = self._connect("iopub", zmq.SUB, on_broadcast)
+            self._watch(self._dealer("shell"))
+            self._dealer("control")
+        except zmq.ZMQError as error:
+            self.close()
+            raise ConnectionFailed(f"no socket to {info.endpoint('shell')}: {error}") from None
 
     def send(self, channel: Channel, frames: Sequence[Frame]) -> bool:
         """Send a request; return False while the channel has no connection or no room."""
@@ -88,6 +99,7 @@ class Links:
                 echo.set_result(None)
 
         port = self._connect("hb", zmq.DEALER, on_echo)
+        self._ports.remove(port)
         try:
             port.send([b"", b"ping"])
             async with asyncio.timeout(seconds):
@@ -103,11 +115,10 @@ class Links:
         if self._is_closed:
             return
         self._is_closed = True
-        self._dealers["shell"].socket.disable_monitor()
-        self._monitor.close()
-        self._broadcasts.close()
-        for port in self._dealers.values():
-            port.close(_LINGER)
+        if "shell" in self._dealers:
+            self._dealers["shell"].socket.disable_monitor()
+        for port in self._ports:
+            port.close(_LINGER if port in self._dealers.values() else 0.0)
 
     def _dealer(self, channel: Channel) -> ZmqPort:
         port = self._dealers[channel] = self._connect(
@@ -117,9 +128,6 @@ class Links:
 
     def _reply(self, frames: Frames) -> None:
         self._on_reply(plain(frames))
-
-    def _subscriber(self, on_broadcast: Callable[[Frames], None]) -> ZmqPort:
-        return self._connect("iopub", zmq.SUB, on_broadcast)
 
     def _connect(
         self,
@@ -142,6 +150,7 @@ class Links:
         socket.setsockopt(zmq.HEARTBEAT_TTL, int(HEARTBEAT_TIMEOUT * 1000))
         self._secure(socket)
         port = ZmqPort(socket, on_message, on_idle=on_idle)
+        self._ports.append(port)
         if channel == "shell":
             return port  # it is watched before it connects
         socket.connect(self._info.endpoint(channel))
@@ -153,10 +162,9 @@ class Links:
             socket.setsockopt(zmq.CURVE_PUBLICKEY, self._info.curve_publickey.encode())
             socket.setsockopt(zmq.CURVE_SECRETKEY, self._info.curve_secretkey.encode())
 
-    def _watch(self, shell: ZmqPort) -> ZmqPort:
-        monitor = ZmqPort(shell.socket.get_monitor_socket(_WATCHED), self._on_event)
+    def _watch(self, shell: ZmqPort) -> None:
+        self._ports.append(ZmqPort(shell.socket.get_monitor_socket(_WATCHED), self._on_event))
         shell.socket.connect(self._info.endpoint("shell"))
-        return monitor
 
     def _on_event(self, frames: Frames) -> None:
         event, _ = _MONITORED.unpack(frames[0].bytes)
@@ -166,6 +174,13 @@ class Links:
             self._on_state("down")
         elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             self._on_state("refused")
+
+
+def _context() -> zmq.Context[zmq.Socket[bytes]]:
+    """Return the context of this process, which all clients and other users of ZeroMQ share."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+    context.set(zmq.MAX_SOCKETS, _MOST_SOCKETS)  # without effect once it has a socket
+    return context
 
 
 def plain(frames: Frames) -> list[Frame]:

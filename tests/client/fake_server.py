@@ -101,6 +101,10 @@ class FakeServer:
         for port in self._ports:
             port.close()
 
+    def send_raw(self, frames: Sequence[bytes | memoryview]) -> None:
+        """Broadcast frames as they are."""
+        self._iopub.send(frames)
+
     def _publish(self, topic: str, msg_type: str, content: dict[str, Any], buffers: Sequence[bytes]) -> None:
         self._iopub.send([topic.encode(), *self._codec.encode(msg_type, content, buffers=buffers)])
 

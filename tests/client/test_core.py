@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from execzmq.errors import (
     ServerLost,
 )
 from tests.client.fake_server import FakeServer, connected, connection_info
-from tests.support import ms
+from tests.support import child, ms
 
 
 async def test_open_learns_the_epoch(short_tmp: Path) -> None:
@@ -151,6 +152,58 @@ async def test_wrong_key_is_told_from_a_dead_server(short_tmp: Path) -> None:
             await connection.open(ms(200))
         await connection.aclose()
         assert "wrong-secret" not in str(caught.value) + repr(connection.info)
+
+
+async def test_refused_client_is_told_for_good(short_tmp: Path) -> None:
+    """A server that does not let this client in is not waited for, now or later."""
+    server = FakeServer(short_tmp)
+    async with connected(server) as connection:
+        waiting = asyncio.ensure_future(connection.call("list", {}))
+        await asyncio.sleep(0)
+        connection._on_state("refused")
+        with pytest.raises(AuthenticationFailed, match="refuses"):
+            await waiting
+        with pytest.raises(AuthenticationFailed, match="refuses"):
+            await connection.call("list", {})
+
+
+async def test_address_that_is_none(short_tmp: Path) -> None:
+    """Where no socket can be had the error is ours, and none of the others stays open."""
+    with pytest.raises(ConnectionFailed, match="no socket"):
+        Connection(connection_info(short_tmp / ("long" * 40)))
+
+
+@pytest.mark.slow
+async def test_no_wake_up_is_lost_c53(short_tmp: Path) -> None:
+    """Very many requests at once are all answered, and so is a lone one after them."""
+    server = FakeServer(short_tmp)
+    server.handlers["forget"] = lambda _: {}
+    async with connected(server) as one, connected(server) as other:
+        calls = [
+            client.call("forget", {"process_id": str(at)}) for client in (one, other) for at in range(1500)
+        ]
+        assert len(await asyncio.gather(*calls)) == 3000
+        for client in (one, other):
+            async with asyncio.timeout(ms(500)):
+                await client.call("forget", {"process_id": "lone"})
+        assert one.statistics()["calls"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["await client.aclose()", "pass"])
+def test_script_with_a_dead_server_ends_c54(short_tmp: Path, end: str) -> None:
+    """A program whose requests cannot leave ends soon, whether it closes its client or not."""
+    code = f"""
+import asyncio
+from execzmq.client.core import Connection
+from execzmq.connection import ConnectionInfo
+async def main():
+    client = Connection(ConnectionInfo("ipc", {str(short_tmp / "s")!r}, 1, 2, 3, 4, 5, key="k"))
+    client.request("list", {{}}, print)
+    {end}
+asyncio.run(main())
+"""
+    subprocess.run(child(code), check=True, timeout=ms(10_000), stderr=subprocess.DEVNULL)
 
 
 async def test_nobody_there(short_tmp: Path) -> None:

@@ -11,6 +11,7 @@ from execzmq.client import follow
 from execzmq.client.core import Connection
 from execzmq.client.follow import RELEASED, Early, Follower
 from execzmq.errors import ClientClosed, InstanceChanged, ProcessNotFound, ServerLost
+from execzmq.protocol.wire import Codec
 from execzmq.types.events import Closed, Event, Output, Started
 from tests.client.fake_server import INSTANCE, FakeServer, Log, connected, whole
 from tests.support import ms
@@ -257,6 +258,20 @@ async def test_starter_tells_how_far_it_has_read(short_tmp: Path) -> None:
         await follower.aclose()
         await server.until(lambda: len(server.asked("lease")) == 3)
         assert server.asked("lease")[2].content["cursors"] == {process_id: [INSTANCE, RELEASED]}
+
+
+async def test_forged_broadcast_is_not_believed_c56(short_tmp: Path) -> None:
+    """What is not signed with the key, or is under another process's topic, reaches nobody."""
+    server = FakeServer(short_tmp)
+    async with connected(server) as connection:
+        process_id = connection.new_process_id()
+        follower = Follower(connection, process_id, INSTANCE, early=Early(connection, process_id))
+        forged = Codec(b"another key", "x").encode("process_started", {})
+        server.send_raw([f"p.{process_id}.started".encode(), *forged])
+        server.send_raw([f"p.{process_id}.started".encode(), b"junk"])
+        server.broadcast(process_id, *whole(1))
+        assert await _all(follower) == whole(1)
+        assert connection.statistics()["refused_broadcasts"] == 2
 
 
 async def test_end_leaves_no_subscription(short_tmp: Path) -> None:
