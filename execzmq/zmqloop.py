@@ -65,7 +65,8 @@ class ZmqPort:
         except zmq.Again:
             return False
         finally:
-            self._look_again()
+            if self._has_message():
+                self._look_again()
         return True
 
     def close(self, linger: float = 0.0) -> None:
@@ -90,7 +91,7 @@ class ZmqPort:
         for _ in range(self._turn):
             if self._fd == -1:
                 return
-            if not int(self.socket.getsockopt(zmq.EVENTS)) & _POLLIN:  # cheaper than the exception
+            if not self._has_message():
                 break
             self._deliver(self._receive())
         else:
@@ -98,6 +99,10 @@ class ZmqPort:
             return
         if self._on_idle is not None:
             self._on_idle()
+
+    def _has_message(self) -> bool:
+        """Ask the socket; cheaper than the exception of a `recv` in vain."""
+        return bool(int(self.socket.getsockopt(zmq.EVENTS)) & _POLLIN)
 
     def _receive(self) -> Frames:
         """Return the next message; `recv_multipart` takes twice as long, as it asks the socket for `more`."""
