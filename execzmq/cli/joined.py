@@ -8,7 +8,7 @@ from typing import Any
 
 from execzmq.cli import replay, say
 from execzmq.cli.foreground import DRAIN, copy
-from execzmq.cli.input import Input
+from execzmq.cli.input import Input, is_terminal
 from execzmq.cli.keyboard import DetachKeys, Keyboard
 from execzmq.cli.output import Output
 from execzmq.cli.terminal import Terminal, size_of
@@ -77,8 +77,11 @@ class JoinedTerminal:
             await self._keyboard.fit()
 
     async def _show(self, terminal: Terminal, output: Output, seq: int) -> ExitResult:
+        on_screen = is_terminal(1)
+
         def shown(event: events.Output) -> bytes:
-            terminal.modes.feed(event.data)
+            if on_screen:
+                terminal.modes.feed(event.data)
             return event.data
 
         return await copy(self._process, output, after_seq=seq, drain=DRAIN, on_output=shown)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 import time
 
 import click
@@ -44,8 +43,8 @@ async def _ps(on: str | None, show_all: bool, as_json: bool) -> int:
 
 def width() -> int | None:
     """Return the columns of the terminal that a listing goes to, `None` where it goes elsewhere."""
-    with contextlib.suppress(OSError, ValueError):
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(1).columns or None
     return None
 
 

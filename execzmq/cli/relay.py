@@ -42,8 +42,8 @@ class Relay:
         self._owner = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for signo in (*_ENDING, *_TELLING):
-            # What was ignored when this program began, as by `nohup`, stays ignored.
-            if signo == signal.SIGINT or signal.getsignal(signo) != signal.SIG_IGN:
+            # What was ignored when we began, as by `nohup` or in a script's background, stays ignored.
+            if signal.getsignal(signo) != signal.SIG_IGN:
                 loop.add_signal_handler(signo, self._on_signal, signo)
         return self
 

@@ -41,11 +41,20 @@ def failure(error: BaseException) -> int:
     if isinstance(error, errors.ExecZMQError):
         line(str(error))
         return status_of_error(error)
+    if isinstance(error, BrokenPipeError):
+        return broken_pipe()
     if isinstance(error, OSError):
         line(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         return FAILED
     line(f"internal error, please report it: {type(error).__name__}: {error} ({_place(error)})")
     return FAILED
+
+
+def broken_pipe() -> int:
+    """End as other programs do whose reader has gone: quietly, by SIGPIPE."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGPIPE)
+    return BROKEN_PIPE
 
 
 def status_of_error(error: errors.ExecZMQError) -> int:

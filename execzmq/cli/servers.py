@@ -27,6 +27,10 @@ END_SECONDS = 30.0
 @json_option
 def connections_command(as_json: bool) -> int:
     """List the connection files that are here, and whether anyone listens; keys are never shown."""
+    return go(_connections(as_json))
+
+
+async def _connections(as_json: bool) -> int:
     found = known()
     if as_json:
         click.echo(json.dumps([_entry(one) for one in found], indent=2))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -23,24 +21,21 @@ def go(work: Coroutine[Any, Any, int]) -> int:
     """Run a command's coroutine to its end and return the exit status; tell of what went wrong."""
     try:
         with asyncio.Runner() as runner:
+            runner.get_loop().set_exception_handler(_tell)
             return runner.run(work)
     except KeyboardInterrupt:
         return say.INTERRUPTED
-    except BrokenPipeError as error:
-        if error.errno is None:  # an error of ours that is also one of these
-            return say.failure(error)
-        return broken_pipe()
     except Exception as error:
         return say.failure(error)
 
 
-def broken_pipe() -> int:
-    """End as other programs do whose reader has gone: quietly, by SIGPIPE."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is buffered has nowhere to go
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    signal.raise_signal(signal.SIGPIPE)
-    return say.BROKEN_PIPE
+def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell of a fault in a callback or task that nobody waits for, without its traceback."""
+    error = context.get("exception")
+    if isinstance(error, BaseException):
+        say.failure(error)
+    else:
+        say.line(str(context.get("message")))
 
 
 @contextlib.asynccontextmanager

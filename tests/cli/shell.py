@@ -37,12 +37,19 @@ def running(*words: str, **options: Any) -> "Iterator[subprocess.Popen[bytes]]":
     """Run one command line meanwhile; it is killed where it has not ended."""
     pipe = subprocess.PIPE
     chosen = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, "env": environ(), **options}
+    chosen.setdefault("preexec_fn", _heed_signals)
     with subprocess.Popen([*EXECZMQ, *words], **chosen) as process:
         try:
             yield process
         finally:
             if process.poll() is None:
                 process.kill()
+
+
+def _heed_signals() -> None:
+    """Undo that the tests may run in a script's background, where interrupts are ignored."""
+    for signo in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(signo, signal.SIG_DFL)
 
 
 def read_until(fd: int, wanted: bytes, *, said: bytes = b"") -> bytes:
@@ -77,11 +84,16 @@ class UserTerminal:
         self.resize(rows, cols)
         self.modes_before = termios.tcgetattr(self.slave)
         slave = self.slave
+
+        def begin() -> None:
+            _heed_signals()
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
         self.process = subprocess.Popen(
             [*EXECZMQ, *words],
             **{"stdin": slave, "stdout": slave, "stderr": slave, "env": environ(), **options},
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
+            preexec_fn=begin,
         )
 
     def __enter__(self) -> "UserTerminal":

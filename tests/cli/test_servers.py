@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from execzmq import connection
-from execzmq.cli import doctoring
-from execzmq.cli import main as cli_main
+from execzmq.cli import commands, doctoring
 from execzmq.cli.serving import BoundedLog
 from tests.cli.shell import execzmq, read_until, running
 from tests.support import deadline
@@ -116,7 +115,7 @@ def test_doctor_names_remedies(capfd: pytest.CaptureFixture[str]) -> None:
     state.parent.mkdir()
     state.mkdir(mode=0o777)
     state.chmod(0o777)
-    assert cli_main.run(["doctor"]) == 1
+    assert commands.run(["doctor"]) == 1
     out = capfd.readouterr().out
     assert "BAD  connection file" in out
     assert "-> remove" in out
@@ -140,7 +139,7 @@ def test_doctor_tells_of_a_dead_server(capfd: pytest.CaptureFixture[str]) -> Non
     """A connection file whose server has gone is told, with where to look."""
     dead = connection.ConnectionInfo("ipc", "/nowhere/s", 1, 2, 3, 4, 5, "k", pid=1)
     connection.write_connection_file(connection.state_folder("default") / "connection.json", dead)
-    assert cli_main.run(["doctor"]) == 1
+    assert commands.run(["doctor"]) == 1
     assert "server.log" in capfd.readouterr().out
 
 
