@@ -114,7 +114,7 @@ class Popen:
         if self.returncode is None:
             assert timeout is not None
             raise subprocess.TimeoutExpired(self.args, timeout)
-        if (error := self._pump.take_error()) is not None:
+        if (error := self._pump.take_file_error()) is not None:
             raise error
         return self.returncode
 

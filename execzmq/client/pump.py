@@ -28,8 +28,9 @@ class Pump:
     def __init__(self, process: ExecProcess, sinks: dict[Stream, Sink], source: Source | None) -> None:
         self.process = process
         self.result: ExitResult | None = None
-        self.error: BaseException | None = None
+        self.file_error: OSError | None = None
         self.is_blocked = False
+        self._failure: BaseException | None = None  # why the events ended early
         self._pid: int | None = None
         for sink in sinks.values():
             if isinstance(sink, PipeSink):
@@ -57,8 +58,8 @@ class Pump:
         Raises:
             ServerLost and others: the events ended early by that.
         """
-        if self.result is None and self.error is not None:
-            raise self.error
+        if self.result is None and self._failure is not None:
+            raise self._failure
         if self.result is None and self.is_blocked:
             self._learn(await self.process.info())
         return self.result
@@ -69,14 +70,14 @@ class Pump:
             await self._settled.wait()
             if self.result is not None:
                 return self.result
-            if self.error is not None:
-                raise self.error
+            if self._failure is not None:
+                raise self._failure
             if self.is_blocked:
                 self._learn(await self.process.wait("exited", settings.LONG_POLL))
 
-    def take_error(self) -> BaseException | None:
+    def take_file_error(self) -> OSError | None:
         """Return what went wrong with a file, once."""
-        error, self.error = self.error, None
+        error, self.file_error = self.file_error, None
         return error
 
     def _note_blocked(self, is_blocked: bool) -> None:
@@ -84,7 +85,7 @@ class Pump:
         self._settle()
 
     def _settle(self) -> None:
-        if self.is_blocked or self.result is not None or self.error is not None:
+        if self.is_blocked or self.result is not None or self._failure is not None:
             self._settled.set()
         else:
             self._settled.clear()
@@ -99,8 +100,8 @@ class Pump:
         try:
             async for event in events:
                 await self._take(event)
-        except (ExecZMQError, OSError) as error:
-            self.error = error
+        except ExecZMQError as error:
+            self._failure = error
         finally:
             await close_iterator(events)
             self._release()
@@ -112,7 +113,7 @@ class Pump:
             self._pid = event.pid
             self._started.set()
         elif isinstance(event, Failed):
-            self.error = from_wire(event.error)
+            self._failure = from_wire(event.error)
         elif isinstance(event, Exited | Closed):
             await self._finish_files()
             self.result = event.result
@@ -142,13 +143,15 @@ class Pump:
             with contextlib.suppress(ExecZMQError):
                 await self.process.signal("PIPE")
         else:
-            self.error = self.error or error
+            self.file_error = self.file_error or error
 
     async def _feed(self, source: Source) -> None:
         try:
-            await feed(self.process, source, None)
-        except (ExecZMQError, OSError) as error:
-            self.error = self.error or error
+            await feed(self.process, source)
+        except ExecZMQError:
+            pass  # the events tell what has become of the process
+        except OSError as error:
+            self.file_error = self.file_error or error
         finally:
             source.close()
 
@@ -157,7 +160,7 @@ class Pump:
             sink.close()
         for task in self.tasks[1:]:
             task.cancel()
-        if self.result is None and self.error is None:
-            self.error = StatusUnknown("the events of the process ended before it did")
+        if self.result is None and self._failure is None:
+            self._failure = StatusUnknown("the events of the process ended before it did")
         self._started.set()
         self._settle()

@@ -129,11 +129,18 @@ class FileSink:
     Args:
         write: writes all of what it is given; on the thread.
         close: releases the file; on the thread, or at once where nothing was written.
+        complete: writes what `write` has kept back (half a character); on the thread.
     """
 
-    def __init__(self, write: Callable[[bytes], None], close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        close: Callable[[], None],
+        complete: Callable[[], None] | None = None,
+    ) -> None:
         self._write = write
         self._release = close
+        self._complete = complete
         self._worker = Worker("execzmq-writer")
         self._waiting: list[bytes] = []
         self._size = 0
@@ -142,17 +149,22 @@ class FileSink:
     async def write(self, data: bytes) -> None:
         """Hand `data` to the thread; wait while more than `MOST_WAITING` bytes are on their way."""
         if self._task is None or self._task.done():
-            await self.finish()
+            await self._catch_up()
             self._waiting.append(data)
             self._task = asyncio.create_task(self._copy())
             return
         self._waiting.append(data)
         self._size += len(data)
         if self._size > MOST_WAITING:
-            await self.finish()
+            await self._catch_up()
 
     async def finish(self) -> None:
         """Wait until all is written."""
+        await self._catch_up()
+        if self._complete is not None:
+            await self._worker.run(self._complete)
+
+    async def _catch_up(self) -> None:
         if self._task is not None:
             await asyncio.wait((self._task,))  # cancelling the waiter does not stop the copying
             self._task.result()
@@ -236,7 +248,7 @@ def _open_sink(stream: Stream, target: File, open_pipe: Callable[[Stream], Sink]
         return _descriptor_sink(target.fileno())  # type: ignore[union-attr]  # just looked at
     if not hasattr(target, "write"):
         raise TypeError(f"neither a descriptor nor a file: {target!r}")
-    return FileSink(_object_writer(target), lambda: None)
+    return _object_sink(target)
 
 
 def _own_sink(name: Stream) -> Sink:
@@ -246,7 +258,7 @@ def _own_sink(name: Stream) -> Sink:
     if stream is getattr(sys, f"__{name}__") and has_descriptor(stream):
         stream.flush()  # what was printed before comes first
         return _descriptor_sink(stream.fileno())
-    return FileSink(_object_writer(stream), lambda: None)  # a notebook's, or what a test has put there
+    return _object_sink(stream)  # a notebook's, or what a test has put there
 
 
 def open_source(target: File) -> FileSource:
@@ -301,15 +313,19 @@ def _descriptor_source(fd: int) -> FileSource:
     return FileSource(read, partial(os.write, wake_write, b"x"), close)
 
 
-def _object_writer(target: Any) -> Callable[[bytes], None]:
+def _object_sink(target: Any) -> FileSink:
     if not isinstance(target, io.TextIOBase):
-        return partial(_write_and_flush, target)
-    binary = getattr(target, "buffer", None)
-    if binary is None:
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        return lambda data: _write_and_flush(target, decoder.decode(data))
+        return FileSink(partial(_write_and_flush, target), lambda: None)
     target.flush()
-    return partial(_write_and_flush, binary)
+    binary = getattr(target, "buffer", None)
+    if binary is not None:
+        return FileSink(partial(_write_and_flush, binary), lambda: None)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return FileSink(
+        lambda data: _write_and_flush(target, decoder.decode(data)),
+        lambda: None,
+        lambda: _write_and_flush(target, decoder.decode(b"", final=True)),
+    )
 
 
 def _write_and_flush(target: Any, data: bytes | str) -> None:

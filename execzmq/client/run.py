@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import subprocess
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from execzmq import settings
@@ -32,6 +32,7 @@ STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
 NET = 5.0
 """Seconds after the server's time limit at which the client stops believing that the server keeps it."""
 
+_NOTHING = memoryview(b"")
 _cleanups: set[asyncio.Task[Any]] = set()
 
 
@@ -58,23 +59,21 @@ async def run(backend: ExecBackend, plan: Plan, under_way: set[ExecProcess]) -> 
 
     The process is in `under_way` while it runs.
     """
-    sinks = open_outputs(plan.stdout, plan.stderr, lambda _: Capture(plan.max_output))
-    source: Source | None = None
-    try:
+    with contextlib.ExitStack() as held:
+        sinks = open_outputs(plan.stdout, plan.stderr, lambda _: Capture(plan.max_output))
+        for sink in sinks.values():
+            held.callback(sink.close)
         source = None if plan.stdin is None else open_source(plan.stdin)
+        if source is not None:
+            held.callback(source.close)
         process = await start_whole(backend, plan)
         under_way.add(process)
+        held.callback(under_way.discard, process)
         try:
             result = await _carry_out(process, plan, sinks, source)
         except BaseException:
             await end_tree(process)
             raise
-        finally:
-            under_way.discard(process)
-    finally:
-        for holder in (*sinks.values(), source):
-            if holder is not None:
-                holder.close()
     return _completed(plan, sinks, result)
 
 
@@ -93,15 +92,14 @@ async def end_tree(process: ExecProcess) -> None:
     await _finish(_end(process))
 
 
-async def feed(process: ExecProcess, source: Source | None, data: memoryview | None) -> None:
+async def feed(process: ExecProcess, source: Source | None, data: memoryview = _NOTHING) -> None:
     """Write `data` and then all of `source` to stdin and close it; end early when nobody reads it any more.
 
     Raises:
         OSError: the source cannot be read.
     """
     try:
-        for begin in range(0, len(data) if data is not None else 0, settings.WRITE_PIECE):
-            assert data is not None
+        for begin in range(0, len(data), settings.WRITE_PIECE):
             await process.write(bytes(data[begin : begin + settings.WRITE_PIECE]))
         while source is not None and (piece := await source.read()):
             await process.write(piece)
@@ -116,14 +114,13 @@ async def _end_started(starting: asyncio.Future[ExecProcess]) -> None:
 
 
 async def _end(process: ExecProcess) -> None:
-    with contextlib.suppress(
-        ExecZMQError
-    ):  # it has ended, or the server has gone: the caller's own error says more
+    # It has ended already, or the server has gone: the caller's own error says more.
+    with contextlib.suppress(ExecZMQError):
         await process.terminate(0.0)
 
 
-async def _finish(work: Any) -> None:
-    task = asyncio.ensure_future(work)
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(work)
     _cleanups.add(task)
     task.add_done_callback(_cleanups.discard)
     await asyncio.shield(task)
@@ -151,7 +148,7 @@ async def _fed(process: ExecProcess, plan: Plan, source: Source | None) -> Async
         yield
         return
     errors: list[Exception] = []
-    feeding = asyncio.create_task(_feed_or_end(process, source, plan.stdin_data, errors))
+    feeding = asyncio.create_task(_feed_or_end(process, source, plan.stdin_data or _NOTHING, errors))
     try:
         yield
     finally:
@@ -162,7 +159,7 @@ async def _fed(process: ExecProcess, plan: Plan, source: Source | None) -> Async
 
 
 async def _feed_or_end(
-    process: ExecProcess, source: Source | None, data: memoryview | None, errors: list[Exception]
+    process: ExecProcess, source: Source | None, data: memoryview, errors: list[Exception]
 ) -> None:
     try:
         await feed(process, source, data)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -37,7 +39,8 @@ class Worker:
         """
         future = asyncio.get_running_loop().create_future()
         self._start()
-        self._jobs.put((function, future))
+        # A notebook's streams find their cell by a context variable.
+        self._jobs.put((partial(contextvars.copy_context().run, function), future))
         result: T = await future
         return result
 
