@@ -5,7 +5,6 @@ Knows nothing of how a plan is carried out.
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 from collections.abc import Mapping
@@ -284,14 +283,3 @@ def _refuse_local_only(options: Mapping[str, Any]) -> None:
     for name, harmless in _LOCAL_ONLY.items():
         if name in options and options[name] not in harmless:
             raise ValueError(f"{name} cannot cross to the server that starts the command")
-
-
-def has_descriptor(target: object) -> bool:
-    """Tell whether an object given as a stream stands for a descriptor of this process."""
-    fileno = getattr(target, "fileno", None)
-    if fileno is None:
-        return False
-    try:
-        return isinstance(fileno(), int)
-    except (OSError, ValueError, io.UnsupportedOperation):
-        return False

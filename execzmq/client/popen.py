@@ -19,9 +19,11 @@ from execzmq.client.communicate import Talk, countdown
 from execzmq.client.pipes import PipeSink, PipeSource, open_pipe
 from execzmq.client.plan import Plan, SubprocessOptions, TextMode, popen_plan
 from execzmq.client.pump import Pump
-from execzmq.client.redirect import Sink, Source, open_outputs, open_source
+from execzmq.client.redirect import open_outputs, open_source
 from execzmq.client.run import start_whole
 from execzmq.client.signatures import options_from
+from execzmq.client.sinks import Sink
+from execzmq.client.sources import Source
 from execzmq.client.sync import Client
 from execzmq.errors import ProcessNotFound, ProcessNotRunning, StatusUnknown
 from execzmq.types.events import Stream

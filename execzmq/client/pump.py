@@ -11,8 +11,9 @@ import contextlib
 
 from execzmq import settings
 from execzmq.client.pipes import PipeSink
-from execzmq.client.redirect import Null, Sink, Source
 from execzmq.client.run import close_iterator, feed
+from execzmq.client.sinks import Null, Sink
+from execzmq.client.sources import Source
 from execzmq.errors import ExecZMQError, StatusUnknown, from_wire
 from execzmq.types.backend import ExecProcess
 from execzmq.types.events import Closed, Event, Exited, Failed, Output, Started, Stream

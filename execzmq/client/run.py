@@ -15,7 +15,9 @@ from typing import Any
 from execzmq import settings
 from execzmq.client.arguments import STDOUT
 from execzmq.client.plan import Plan
-from execzmq.client.redirect import Capture, Sink, Source, open_outputs, open_source
+from execzmq.client.redirect import open_outputs, open_source
+from execzmq.client.sinks import Capture, Sink
+from execzmq.client.sources import Source
 from execzmq.errors import (
     ExecZMQError,
     ProcessNotFound,
