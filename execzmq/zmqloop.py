@@ -17,6 +17,7 @@ Frames: TypeAlias = list[zmq.Frame]
 _LAST = int(zmq.DONTWAIT)
 _MORE = int(zmq.DONTWAIT | zmq.SNDMORE)  # as enums they cost more than the sending
 _POLLIN = int(zmq.POLLIN)
+_POLLOUT = int(zmq.POLLOUT)
 _TURN = 64
 """Messages handled before other work of the loop gets its turn."""
 
@@ -57,17 +58,12 @@ class ZmqPort:
         Raises:
             zmq.ZMQError: `EHOSTUNREACH` when a mandatory ROUTER has no such peer.
         """
-        send = self.socket.send
         try:
-            for frame in frames[:-1]:
-                send(frame, _MORE, copy)
-            send(frames[-1], _LAST, copy)
-        except zmq.Again:
-            return False
+            # Room that has come since the first try is not told any more: asking for `EVENTS` takes the edge.
+            return self._try_send(frames, copy) or (self._has(_POLLOUT) and self._try_send(frames, copy))
         finally:
-            if self._has_message():
+            if self._has(_POLLIN):
                 self._look_again()
-        return True
 
     def close(self, linger: float = 0.0) -> None:
         """Stop listening and close the socket; unsent messages have `linger` seconds. Idempotent."""
@@ -78,6 +74,16 @@ class ZmqPort:
         if self._scheduled is not None:
             self._scheduled.cancel()
         self.socket.close(linger=int(linger * 1000))
+
+    def _try_send(self, frames: Sequence[bytes | memoryview | zmq.Frame], copy: bool) -> bool:
+        send = self.socket.send
+        try:
+            for frame in frames[:-1]:
+                send(frame, _MORE, copy)
+            send(frames[-1], _LAST, copy)
+        except zmq.Again:
+            return False
+        return True
 
     def _look_again(self) -> None:
         if self._scheduled is None and self._fd != -1:
@@ -91,7 +97,7 @@ class ZmqPort:
         for _ in range(self._turn):
             if self._fd == -1:
                 return
-            if not self._has_message():
+            if not self._has(_POLLIN):
                 break
             self._deliver(self._receive())
         else:
@@ -100,9 +106,9 @@ class ZmqPort:
         if self._on_idle is not None:
             self._on_idle()
 
-    def _has_message(self) -> bool:
+    def _has(self, event: int) -> bool:
         """Ask the socket; cheaper than the exception of a `recv` in vain."""
-        return bool(int(self.socket.getsockopt(zmq.EVENTS)) & _POLLIN)
+        return bool(int(self.socket.getsockopt(zmq.EVENTS)) & event)
 
     def _receive(self) -> Frames:
         """Return the next message; `recv_multipart` takes twice as long, as it asks the socket for `more`."""
