@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _DRIBBLE = 16 * 1024
 _PIPE_CAPACITY = 64 * 1024
+_RETRY = 0.25
+"""Seconds after which a full or failing disk is tried again."""
+log = logging.getLogger("execzmq.process")
 _WIDE_PIPE = 1024 * 1024
 _WIDE_PIPES = 16
 """Pipes that may be wide at once: the system allows a user 64 MiB in all."""
@@ -238,19 +242,29 @@ class StreamPump:
 
         Done before the exit is recorded, so that what the command wrote before it ended comes before its end.
         """
-        left = self._capacity() if self.is_open else 0
+        try:
+            has_ended = self.is_open and self._take_all()
+            self.flush()
+        except OSError as error:
+            self._try_later(error)
+            return
+        if has_ended:
+            self._end()
+
+    def _take_all(self) -> bool:
+        """Take what is there, at most a pipe's capacity; return whether the stream has ended."""
+        left = self._capacity()
         while left > 0:
             try:
                 moved = self._move(min(left, MAX_EVENT))
             except BlockingIOError:
-                break
+                return False
             if moved == 0:
-                self._end()
-                return
+                return True
             left -= moved
             if self._log.pending(self.stream) >= MAX_EVENT:
                 self._commit(self.stream)
-        self.flush()
+        return False
 
     def close(self) -> None:
         """Stop listening and close the descriptors; idempotent."""
@@ -281,17 +295,27 @@ class StreamPump:
         return self._source.move(self._log, self.stream, limit)
 
     def _readable(self) -> None:
-        if self._discarding:
-            self._drop()
-            return
         try:
+            if self._discarding:
+                self._drop()
+                return
             moved = self._move(MAX_EVENT - self._log.pending(self.stream))
+            if moved == 0:
+                self._end()
+            else:
+                self._gather(moved)
         except BlockingIOError:
             return
-        if moved == 0:
-            self._end()
-        else:
-            self._gather(moved)
+        except OSError as error:
+            self._try_later(error)
+
+    def _try_later(self, error: OSError) -> None:
+        """Let the writer wait while the disk takes nothing; what it wrote is still in the pipe or pending."""
+        log.error("the output of a command cannot be stored, trying again: %s", error)
+        self._deafen()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(_RETRY, self._time_over)
 
     def _gather(self, moved: int) -> None:
         now = self._clock()
@@ -310,17 +334,27 @@ class StreamPump:
     def _time_over(self) -> None:
         """Take what came during the wait, make the event, listen again."""
         self._timer = None
-        moved = -1
-        if not self._paused and not self._discarding:
-            with contextlib.suppress(BlockingIOError):
-                moved = self._move(MAX_EVENT - self._log.pending(self.stream))
-        self._last = self._clock()
-        if moved == 0:
-            self._end()
+        try:
+            has_ended = self._take_late() == 0
+            self._last = self._clock()
+            if self._log.pending(self.stream):
+                self._commit(self.stream)
+        except OSError as error:
+            self._try_later(error)
             return
-        if self._log.pending(self.stream):
-            self._commit(self.stream)
-        self._listen()
+        if has_ended:
+            self._end()
+        else:
+            self._listen()
+
+    def _take_late(self) -> int:
+        """Return the bytes that came during a wait, -1 where there are none now."""
+        room = MAX_EVENT - self._log.pending(self.stream)
+        if self._paused or self._discarding or not room:
+            return -1
+        with contextlib.suppress(BlockingIOError):
+            return self._move(room)
+        return -1
 
     def _drop(self) -> None:
         try:
