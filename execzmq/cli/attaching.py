@@ -54,8 +54,7 @@ async def _attach(
             say.line(f"detached; `execzmq attach {text}` comes back")
             return status
     if result is None:
-        say.line(f"detached from {process.process_id}; `execzmq attach {process.process_id}` comes back")
-        return 0
+        return say.detached(process.process_id)
     return say.end(process.process_id, result)
 
 

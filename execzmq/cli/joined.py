@@ -24,6 +24,9 @@ class JoinedTerminal:
         process: with a terminal.
         watch: never type.
         detach_keys: bytes that end the stay.
+
+    Attributes:
+        has_left: the user has ended the stay, rather than the process or the terminal.
     """
 
     def __init__(self, process: ExecProcess, *, watch: bool = False, detach_keys: bytes = b"") -> None:
@@ -31,9 +34,10 @@ class JoinedTerminal:
         self._keyboard = Keyboard(process, lambda: size_of(0, 1), say.line, watch=watch)
         self._keys = DetachKeys(detach_keys)
         self._changed = asyncio.Event()
+        self.has_left = False
 
     async def run(self, past: ProcessInfo | None = None, *, take_over: bool = False) -> ExitResult | None:
-        """Stay until the process ends, and return how, or until the user leaves, and return `None`.
+        """Stay until the process ends, and return how, or until the user or the terminal leaves: `None`.
 
         Args:
             past: the process as it is now, where its past is to be shown first; `None` = there is none.
@@ -65,9 +69,8 @@ class JoinedTerminal:
         source = Input(0)
         while data := await source.read():
             data, is_over = self._keys.feed(data)
-            if data and await self._keyboard.type(data):
-                return
-            if is_over:
+            self.has_left = (bool(data) and await self._keyboard.type(data)) or is_over
+            if self.has_left:
                 return
 
     async def _fit(self) -> None:

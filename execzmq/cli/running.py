@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 from dataclasses import replace
 from typing import Any
@@ -11,13 +12,12 @@ from typing import Any
 import click
 
 from execzmq.cli import say
-from execzmq.cli.options import COMMAND_SETTINGS, start_options
+from execzmq.cli.input import is_terminal, is_waiting
+from execzmq.cli.options import COMMAND_SETTINGS, detach_keys_option, start_options
 from execzmq.cli.session import connected, go
 from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.params import EnvPolicy, ExecParams
 from execzmq.types.results import ExitResult
-
-_SIZELESS = "-t and -i together need a terminal at stdin: leave -t out"
 
 
 @click.command(
@@ -28,19 +28,25 @@ _SIZELESS = "-t and -i together need a terminal at stdin: leave -t out"
 )
 @click.option("-t", "--tty", is_flag=True, help="Give the command a terminal; with -i it is yours.")
 @click.option("-d", "--detach", is_flag=True, help="Leave it running and print its id.")
+@detach_keys_option
 @start_options
-def run_command(on: str | None, interactive: bool, tty: bool, detach: bool, **asked: Any) -> int:
+def run_command(
+    on: str | None, interactive: bool, tty: bool, detach: bool, detach_keys: bytes, **asked: Any
+) -> int:
     """Run a command, show what it says, and end as it ends.
 
     Words after the command's name are its own; no shell reads them. Ctrl-C sends it SIGINT, a second one
-    SIGTERM, a third one kills it with all that it started.
+    SIGTERM, a third one kills it with all that it started. With -it all keys are the command's, but for those
+    that detach.
 
     The exit status is the command's: 128+N where signal N has ended it, 124 at its time limit, 127 where it
     is not found, 126 where it cannot be executed, 125 where execzmq has failed.
     """
     if detach:
         return go(_start(on, stdin=interactive, tty=tty, asked=asked))
-    return go(_run(on, interactive, tty, asked))
+    if tty and interactive and not is_terminal():
+        raise click.UsageError("-t and -i together need a terminal at stdin: leave -t out")
+    return go(_run(on, interactive, tty, detach_keys, asked))
 
 
 @click.command("start", context_settings=COMMAND_SETTINGS, short_help="Start a command and print its id.")
@@ -84,13 +90,12 @@ def _umask() -> int:
     return mask
 
 
-async def _run(on: str | None, interactive: bool, tty: bool, asked: dict[str, Any]) -> int:
+async def _run(
+    on: str | None, interactive: bool, tty: bool, detach_keys: bytes, asked: dict[str, Any]
+) -> int:
     from execzmq.cli.foreground import DRAIN
-    from execzmq.cli.input import is_terminal, is_waiting
     from execzmq.cli.relay import Relay
 
-    if tty and interactive and not is_terminal():
-        raise click.UsageError(_SIZELESS)
     if not interactive and is_waiting():
         say.line("the command reads nothing from stdin; add -i to pass it on")
     with Relay() as relay:
@@ -100,10 +105,10 @@ async def _run(on: str | None, interactive: bool, tty: bool, asked: dict[str, An
                 params = params_of(backend, asked, **more, **_terminal(tty))
                 process = await _started(backend, params)
                 relay.begin(process)
-                result = await _stand_for(process, interactive=interactive, tty=tty)
-                return say.end(process.process_id, result)
+                result = await _stand_for(process, interactive, tty, detach_keys)
         except asyncio.CancelledError as error:
             return relay.status(error)
+    return say.detached(process.process_id) if result is None else say.end(process.process_id, result)
 
 
 def _terminal(tty: bool) -> dict[str, Any]:
@@ -127,12 +132,14 @@ async def _started(backend: ExecBackend, params: ExecParams) -> ExecProcess:
         raise
 
 
-async def _stand_for(process: ExecProcess, *, interactive: bool, tty: bool) -> ExitResult:
+async def _stand_for(
+    process: ExecProcess, interactive: bool, tty: bool, detach_keys: bytes
+) -> ExitResult | None:
     from execzmq.cli.foreground import end_tree
 
     try:
         if tty and interactive:
-            return await _lend_terminal(process)
+            return await _lend_terminal(process, detach_keys)
         return await _stream(process, interactive=interactive, tty=tty)
     except OSError:
         # Nobody can read the command's output any more, or see what it does.
@@ -140,12 +147,13 @@ async def _stand_for(process: ExecProcess, *, interactive: bool, tty: bool) -> E
         raise
 
 
-async def _lend_terminal(process: ExecProcess) -> ExitResult:
+async def _lend_terminal(process: ExecProcess, detach_keys: bytes) -> ExitResult | None:
     from execzmq.cli.joined import JoinedTerminal
 
-    result = await JoinedTerminal(process).run()
-    if result is None:
-        raise BrokenPipeError(0, "the terminal has gone")
+    joined = JoinedTerminal(process, detach_keys=detach_keys)
+    result = await joined.run()
+    if result is None and not joined.has_left:
+        raise BrokenPipeError(errno.EPIPE, "the terminal has gone")
     return result
 
 

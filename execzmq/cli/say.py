@@ -89,6 +89,12 @@ def end(process_id: str, result: ExitResult) -> int:
     return status_of_result(result)
 
 
+def detached(process_id: str) -> int:
+    """Tell how to come back to a process that the user has left, and return the exit status for that."""
+    line(f"detached from {process_id}; `execzmq attach {process_id}` comes back")
+    return 0
+
+
 def _line_end() -> str:
     try:
         is_raw = not termios.tcgetattr(2)[1] & termios.OPOST

@@ -39,6 +39,7 @@ def test_statuses() -> None:
         ("--no-such-option", "true"): 125,
         (): 125,
         ("--on", "nobody", "--", "true"): 125,
+        ("-it", "--", "true"): 125,
         ("--", "sh", "-c", "kill -KILL $$"): 137,
         ("--", "sh", "-c", "exit 124"): 124,
         ("--timeout", "0.2", "--", "sleep", "60"): 124,

@@ -39,6 +39,18 @@ def test_run_lends_the_terminal_c38() -> None:
         assert terminal.is_as_before()
 
 
+def test_run_detaches() -> None:
+    """The detach keys leave the command running, and say how to come back."""
+    with UserTerminal("run", "-it", "--name", "keys", "--", *child(KEYS)) as terminal:
+        terminal.expect(b"ready")
+        terminal.type(b"\x10\x11")
+        terminal.expect(b"execzmq attach ")
+        assert terminal.end() == 0
+        assert terminal.is_as_before()
+    assert execzmq("write", "keys", "q").returncode == 0
+    assert execzmq("wait", "keys").returncode == 7
+
+
 def test_screen_is_restored() -> None:
     """What a program has left set on the screen is undone, and nothing else."""
     code = "import os; os.write(1, b'\\x1b[?1049h\\x1b[?25l\\x1b[?2004h\\x1b[31mleft'); os._exit(3)"
