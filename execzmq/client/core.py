@@ -133,7 +133,7 @@ class Connection:
         if self._refused is not None:
             raise self._refused
         if self._phase == "down" and self._loop.time() - self._down_since >= SERVER_GONE:
-            raise self._lost()
+            raise _lost()
 
     async def call(
         self,
@@ -203,6 +203,10 @@ class Connection:
     def received(self, process_id: str, instance: int, seq: int, *, is_over: bool = False) -> None:
         """Note how far this client has read a process that waits for it; the next lease tells it."""
         self._cursors.received(process_id, instance, seq, is_over=is_over)
+
+    def be_starter(self) -> None:
+        """Be heard often enough for a command to wait for this client."""
+        self._cursors.hurry()
 
     def renew(self) -> None:
         """Renew the lease now, and tell the cursors with it."""
@@ -293,12 +297,7 @@ class Connection:
 
     def _on_gone(self) -> None:
         if self._phase == "down":
-            self._end_waiting(self._lost())
-
-    def _lost(self) -> ServerLost:
-        return ServerLost(
-            f"no connection to the server for {SERVER_GONE:g} s: what it was doing is not known"
-        )
+            self._end_waiting(_lost())
 
     def _end_waiting(self, error: ExecZMQError) -> None:
         self._requester.fail_all(error)
@@ -336,3 +335,7 @@ class Connection:
             self._requester.on_new_epoch(epoch)
             self.topics.resume_all()
         self._requester.epoch = epoch
+
+
+def _lost() -> ServerLost:
+    return ServerLost(f"no connection to the server for {SERVER_GONE:g} s: what it was doing is not known")

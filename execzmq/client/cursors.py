@@ -23,6 +23,7 @@ class ToldCursors:
         self._loop = asyncio.get_running_loop()
         self._cursors: dict[str, tuple[int, int]] = {}
         self._over: set[str] = set()
+        self._seconds = LEASE
         self._timer: asyncio.TimerHandle | None = None
 
     def received(self, process_id: str, instance: int, seq: int, *, is_over: bool) -> None:
@@ -30,8 +31,6 @@ class ToldCursors:
         before = self._cursors.get(process_id)
         if before is None or before[0] != instance or before[1] < seq:
             self._cursors[process_id] = (instance, seq)
-        if before is None and len(self._cursors) == 1 and self._timer is not None:
-            self.tick()  # the first one: from now on the server must hear more often
         if is_over:
             self._over.add(process_id)
             if len(self._over) >= _OVER_UNTOLD:
@@ -46,10 +45,16 @@ class ToldCursors:
         return told
 
     def tick(self) -> None:
-        """Renew after a third of the lease, or of the time after which a silent starter counts as gone."""
+        """Be called again after a third of the time in which the server must hear of this client."""
         self.stop()
-        seconds = STARTER_GONE if self._cursors else LEASE
-        self._timer = self._loop.call_later(seconds / 3, self._renew)
+        self._timer = self._loop.call_later(self._seconds / 3, self._renew)
+
+    def hurry(self) -> None:
+        """Renew often from now on: a starter that is silent for longer counts as gone."""
+        if self._seconds != STARTER_GONE:
+            self._seconds = STARTER_GONE
+            if self._timer is not None:
+                self.tick()
 
     def stop(self) -> None:
         """Renew no more; idempotent."""

@@ -229,8 +229,7 @@ class Follower:
             self._tell(output)
 
     def _tell(self, output: int) -> None:
-        cursor = self._cursor
-        self._connection.received(self._process_id, cursor.instance, cursor.seq, is_over=cursor.is_finished)
+        self._connection.received(self._process_id, self._cursor.instance, self._cursor.seq)
         self._untold += output
         if self._untold >= (self._tell_every or 0):
             self._untold = 0
@@ -291,10 +290,17 @@ class Follower:
         self._connection.topics.leave(self._process_id, self)
         if self._is_held:
             self._connection.topics.release(self._process_id)
-        if self._tell_every is not None and not self._cursor.is_finished:
-            self._connection.received(self._process_id, self._cursor.instance, RELEASED, is_over=True)
-            self._connection.renew()
+        if self._tell_every is not None:
+            self._tell_last()
         self._wake()
+
+    def _tell_last(self) -> None:
+        """Tell that the command need not wait any more: soon where it goes on, else with the next lease."""
+        is_finished = self._cursor.is_finished
+        seq = self._cursor.seq if is_finished else RELEASED
+        self._connection.received(self._process_id, self._cursor.instance, seq, is_over=True)
+        if not is_finished:
+            self._connection.renew()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -84,6 +84,8 @@ class RemoteBackend:
         """Start a command; see `ExecBackend`. Cancelled, it may have been started all the same."""
         content, buffers = params_to_wire(params)
         early = None
+        if params.backpressure == "pause":
+            self._connection.be_starter()
         if params.process_id is None:
             # Its broadcasts are subscribed already, and kept from the first on.
             content["process_id"] = self._connection.new_process_id()
@@ -97,8 +99,6 @@ class RemoteBackend:
         process_id, instance = answer.content["process_id"], answer.content["instance"]
         writer = partial(self._writer, process_id, instance, is_first=not answer.content["repeated"])
         process = RemoteProcess(self._connection, process_id, instance, writer, early, _tell_every(params))
-        if params.backpressure == "pause":
-            self._connection.received(process_id, instance, 0)
         return process
 
     async def attach(self, id_or_name: str) -> RemoteProcess:

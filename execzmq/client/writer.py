@@ -80,9 +80,7 @@ class Writer:
 
     async def _send(self, piece: memoryview, end: bool) -> Answer:
         """Send a piece at the offset and wait for the answer, which counts also where the caller is gone."""
-        self._is_sure = False
         under_way: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._under_way = under_way
 
         def on_done(answer: Answer) -> None:
             self._under_way = None
@@ -95,6 +93,7 @@ class Writer:
 
         content = {"process_id": self._process_id, "offset": self._offset, "end": end}
         self._connection.request("write", content, on_done, [piece], timeout=_BLOCKED, wait=LONG_POLL)
+        self._is_sure, self._under_way = False, under_way
         while not under_way.done():
             await asyncio.wait((under_way,), timeout=CALL_TIMEOUT)
             if not under_way.done():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from execzmq import settings
-from execzmq.client import core
+from execzmq.client import core, cursors
 from execzmq.client.core import Connection
 from execzmq.errors import (
     AuthenticationFailed,
@@ -292,3 +292,12 @@ async def test_cursors_are_told_with_the_lease(short_tmp: Path) -> None:
         connection.renew()
         await server.until(lambda: len(server.asked("lease")) == 3)
         assert server.asked("lease")[2].content["cursors"] == {"p": [7, 3]}
+
+
+async def test_starter_is_heard_often_enough(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever a command may wait for renews its lease long before it would count as gone."""
+    monkeypatch.setattr(cursors, "STARTER_GONE", ms(90))
+    server = FakeServer(short_tmp)
+    async with connected(server) as connection:
+        connection.be_starter()
+        await server.until(lambda: len(server.asked("lease")) >= 4)

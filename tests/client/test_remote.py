@@ -5,7 +5,7 @@ import dataclasses
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from execzmq.errors import (
     InvalidRequest,
     ProcessNotFound,
     RequestTimeout,
+    ServerLost,
     StdinClosed,
     VersionMismatch,
     WrongEpoch,
@@ -178,6 +179,25 @@ async def test_write_whose_answer_is_lost_c64(short_tmp: Path, monkeypatch: pyte
         await process.write(b"once ")
         await process.write(b"and no more")
     assert stdin.data == b"once and no more"
+
+
+async def test_write_without_a_connection_does_not_hang_later(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that could not leave is an error; the next one, with a server again, goes through."""
+    monkeypatch.setattr("execzmq.client.core.SERVER_GONE", ms(50))
+    server, stdin = FakeServer(short_tmp), Stdin()
+    async with opened(server) as backend:
+        process = await backend.start(TRUE)
+        server.close()
+        for _ in range(2):
+            with pytest.raises(ServerLost):
+                await process.write(b"lost")
+        with closing(FakeServer(short_tmp, epoch=server.epoch)) as again:
+            again.handlers["write"] = stdin.write
+            await again.until(lambda: bool(again.asked("lease")))
+            await process.write(b"found")
+    assert stdin.data == b"found"
 
 
 async def test_cancelled_write_is_not_doubled(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
