@@ -14,12 +14,14 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.restore import restore
+from execzmq.backends.starting import Starting
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
 from execzmq.keeper.client import KeeperClient, KeeperLost, SpawnedProcess
@@ -67,7 +69,7 @@ class LocalBackend:
         self._private = private
         self._journal = Journal(folder / "journal")
         self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
-        self._starting: dict[str, asyncio.Future[None]] = {}
+        self._starting: dict[str, Starting] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._discarding: set[ManagedProcess] = set()
         self._keeper: KeeperClient | None = None
@@ -115,17 +117,21 @@ class LocalBackend:
         Raises:
             InvalidState: the backend is closed.
         """
+        self._require_open()
+        assert self._keeper is not None
+        return self._keeper
+
+    def _require_open(self) -> None:
         if self._keeper is None or self._closed:
             raise InvalidState("this backend is closed; open another")
-        return self._keeper
 
     # ExecBackend
 
     async def start(self, params: ExecParams, session: str = "local") -> LocalProcess:
         """Start a command for a session; see ExecBackend. Cancelling leaves the command running."""
-        process, ready, _ = self.begin(params, session)
-        if ready is not None:
-            await asyncio.shield(ready)
+        process, starting, _ = self.begin(params, session)
+        if starting is not None:
+            await starting.wait()
         return LocalProcess(self, process, session)
 
     async def attach(self, id_or_name: str, session: str = "local") -> LocalProcess:
@@ -193,14 +199,14 @@ class LocalBackend:
 
     # How a process begins
 
-    def begin(
-        self, params: ExecParams, session: str
-    ) -> tuple[ManagedProcess, asyncio.Future[None] | None, bool]:
+    def begin(self, params: ExecParams, session: str) -> tuple[ManagedProcess, Starting | None, bool]:
         """Begin a start; return the process, what tells of its success, and whether it is a repeat.
 
         Raises:
             Conflict, InvalidRequest, LimitExceeded, SandboxUnavailable: nothing was begun.
+            InvalidState: the backend is closed.
         """
+        self._require_open()
         check_params(params)
         process_id = self.table.new_id() if params.process_id is None else params.process_id
         digest = digest_of(params)
@@ -217,7 +223,7 @@ class LocalBackend:
 
     def _begin(
         self, params: ExecParams, process_id: str, session: str, digest: str
-    ) -> tuple[ManagedProcess, asyncio.Future[None]]:
+    ) -> tuple[ManagedProcess, Starting]:
         instance = int.from_bytes(os.urandom(8))
         budget = params.log_budget or self.settings.log_budget
         cwd = params.cwd if params.cwd is not None else self.base_cwd
@@ -233,17 +239,13 @@ class LocalBackend:
         finally:
             for fd in files.values():
                 os.close(fd)
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ready.add_done_callback(_retrieved)
-        self._starting[process_id] = ready
-        spawned.add_done_callback(lambda done: self._spawned(process, done, ready))
+        starting = self._starting[process_id] = Starting()
+        spawned.add_done_callback(partial(self._spawned, process))
         self.statistics["started"] += 1
-        return process, ready
+        return process, starting
 
-    def _spawned(
-        self, process: ManagedProcess, done: asyncio.Future[SpawnedProcess], ready: asyncio.Future[None]
-    ) -> None:
-        self._starting.pop(process.process_id, None)
+    def _spawned(self, process: ManagedProcess, done: asyncio.Future[SpawnedProcess]) -> None:
+        starting = self._starting.pop(process.process_id)
         error: ExecZMQError
         if done.cancelled():
             error = ServerLost("the backend was closed while the command was being started")
@@ -253,17 +255,18 @@ class LocalBackend:
             spawned = done.result()
             pumps, feeder = connect_streams(self, process, spawned)
             process.started(spawned.pid, spawned.pidfd, pumps, feeder)
-            _resolve(ready, None)
+            starting.finish(None)
             return
         self.statistics["failed"] += 1
         process.spawn_failed(to_wire(error))
-        _resolve(ready, error)
+        starting.finish(error)
 
     async def wait_started(self, process: ManagedProcess) -> None:
         """Wait until it is known whether the command could be started."""
-        ready = self._starting.get(process.process_id)
-        if ready is not None:
-            await asyncio.wait([ready])
+        starting = self._starting.get(process.process_id)
+        if starting is not None:
+            with contextlib.suppress(ExecZMQError):
+                await starting.wait()
 
     def _scopes(self) -> list[Scope]:
         return [process.scope for process in self.table if process.scope.pid]
@@ -375,18 +378,3 @@ def end_record(process: ManagedProcess) -> dict[str, object]:
         "last_seq": process.log.last_seq,
         "on_disk": process.log.is_on_disk,
     }
-
-
-def _resolve(ready: asyncio.Future[None], error: ExecZMQError | None) -> None:
-    if ready.done():
-        return
-    if error is None:
-        ready.set_result(None)
-    else:
-        ready.set_exception(error)
-
-
-def _retrieved(future: asyncio.Future[None]) -> None:
-    """Mark an exception as seen: the process tells of it too, so nobody need wait for it here."""
-    if not future.cancelled():
-        future.exception()

@@ -146,11 +146,12 @@ class LocalProcess:
 
     async def terminate(self, grace: float = 5.0) -> TerminateReport:
         """End the whole tree; see ExecProcess."""
+        self.require()
         return await self.end("terminated", f"client {self._session}", grace)
 
     async def end(self, cause: Cause, asked_by: str, grace: float) -> TerminateReport:
-        """End the whole tree and note why and for whom."""
-        process = self.require()
+        """End the whole tree and note why and for whom; that of a forgotten process too."""
+        process = self._process
         await self._backend.wait_started(process)
         if process.scope.pid == 0:
             return TerminateReport()

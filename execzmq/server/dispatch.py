@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import zmq
@@ -55,8 +56,18 @@ class Reply:
     buffers: Sequence[Buffer] = ()
 
 
-Handler: TypeAlias = Callable[[Caller, Any, Sequence[Any]], "Reply | Awaitable[Reply]"]
-"""Takes who asks, the checked request and the buffers. What takes time is returned as an awaitable."""
+@dataclass(slots=True, frozen=True)
+class Later:
+    """A reply that something else will give: `subscribe` is told whom to call with it, once.
+
+    It spares the task and the turns of the loop that an awaitable takes.
+    """
+
+    subscribe: Callable[[Callable[[Reply | ExecZMQError], None]], None]
+
+
+Handler: TypeAlias = Callable[[Caller, Any, Sequence[Any]], "Reply | Later | Awaitable[Reply]"]
+"""Takes who asks, the checked request and the buffers. What takes time is a `Later` or an awaitable."""
 
 Send: TypeAlias = Callable[[str, list[Any]], bool]
 
@@ -145,13 +156,16 @@ class Dispatcher:
         if isinstance(reply, Reply | ExecZMQError):
             self._finish(socket, routing, caller, message, reply)
             return
+        if isinstance(reply, Later):
+            reply.subscribe(partial(self._finish, socket, routing, caller, message))
+            return
         task = asyncio.ensure_future(reply)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._done(socket, routing, caller, message, done))
 
     def _perform(
         self, socket: str, caller: Caller, message: Message
-    ) -> Reply | ExecZMQError | Awaitable[Reply] | None:
+    ) -> Reply | ExecZMQError | Later | Awaitable[Reply] | None:
         """Call the handler, or return what was answered before; None while that is being worked on."""
         name = message.msg_type.removesuffix("_request")
         method = METHODS.get(name)

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from execzmq.server.context import Context
-from execzmq.server.dispatch import Caller, Handler, Reply
+from execzmq.server.dispatch import Caller, Handler, Later, Reply
 from execzmq.server.handlers import about, control, processes, stdin
 
-_Function = Callable[[Context, Caller, Any, Sequence[Any]], "Reply | Awaitable[Reply]"]
+_Function = Callable[[Context, Caller, Any, Sequence[Any]], "Reply | Later | Awaitable[Reply]"]
 
 HANDLERS: dict[str, _Function] = {
     "kernel_info": about.kernel_info,

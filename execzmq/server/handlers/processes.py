@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
@@ -12,30 +11,23 @@ from execzmq.process.managed import ManagedProcess
 from execzmq.protocol.values import process_info_to_wire
 from execzmq.server import requests
 from execzmq.server.context import Context
-from execzmq.server.dispatch import Caller, Reply
+from execzmq.server.dispatch import Caller, Later, Reply
 from execzmq.server.pages import entries_of
 
 _ROOM_POLL = 1.0
 
 
-def start(
-    context: Context, caller: Caller, request: requests.Start, buffers: Sequence[Any]
-) -> Reply | Awaitable[Reply]:
+def start(context: Context, caller: Caller, request: requests.Start, buffers: Sequence[Any]) -> Reply | Later:
     """Start a command, or answer as before where the same request comes again."""
     if (request.stdin == "data") != bool(buffers):
         raise InvalidRequest(
             "start: stdin 'data' and one buffer belong together", fields={"stdin": "no buffer"}
         )
     params = request.params(bytes(buffers[0]) if buffers else b"")
-    process, ready, repeated = context.backend.begin(params, caller.session)
-    if ready is None:
+    process, starting, repeated = context.backend.begin(params, caller.session)
+    if starting is None:
         return _started(process, repeated)
-    return _when_started(process, ready, repeated)
-
-
-async def _when_started(process: ManagedProcess, ready: asyncio.Future[None], repeated: bool) -> Reply:
-    await asyncio.shield(ready)
-    return _started(process, repeated)
+    return Later(lambda answer: starting.then(lambda error: answer(error or _started(process, repeated))))
 
 
 def _started(process: ManagedProcess, repeated: bool) -> Reply:
