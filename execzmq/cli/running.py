@@ -162,8 +162,12 @@ async def _stream(process: ExecProcess, *, interactive: bool, tty: bool) -> Exit
     from execzmq.cli.input import Input
     from execzmq.cli.output import Output
 
-    with contextlib.closing(Output()) as output:
-        if not interactive:
-            return await copy(process, output)
-        async with beside(feed(process, Input())):
-            return await copy(process, output)
+    async with contextlib.AsyncExitStack() as stack:
+        output = stack.enter_context(contextlib.closing(Output()))
+        if tty:
+            from execzmq.cli.terminal import passing_size
+
+            await stack.enter_async_context(passing_size(process))
+        if interactive:
+            await stack.enter_async_context(beside(feed(process, Input())))
+        return await copy(process, output)

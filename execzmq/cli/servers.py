@@ -76,8 +76,8 @@ async def _shutdown(on: str | None) -> int:
 
 
 async def _shutdown_all() -> int:
-    # A file in Jupyter's folder may be that of another host, whose sockets are not here.
-    living = [one.info for one in known() if one.info is not None and one.is_alive]
+    found = [one.info for one in known() if one.info is not None and one.is_alive]
+    living = [info for info in found if info.transport == "ipc"]  # the others may be on other hosts
     if not living:
         say.line("no server runs")
     status = 0

@@ -45,32 +45,45 @@ LOG_LIMIT = settings.MIB
     help="End after S seconds without a process or a client.  [default: never]",
 )
 @click.option("--ready-fd", type=int, hidden=True)
+@click.option("--lock-fd", type=int, hidden=True)
 def serve_command(
-    name: str, log_budget: int, disk_budget: int, idle_timeout: float | None, ready_fd: int | None
+    name: str,
+    log_budget: int,
+    disk_budget: int,
+    idle_timeout: float | None,
+    ready_fd: int | None,
+    lock_fd: int | None,
 ) -> int:
     """Run a server until SIGTERM or SIGINT, which end its processes too; SIGHUP leaves them running.
 
     Its log goes to stderr. Clients find it by its name: `execzmq run --on NAME -- COMMAND`.
     """
     chosen = settings.Settings(log_budget=log_budget, disk_budget=disk_budget, idle_timeout=idle_timeout)
-    return go(_serve(name, chosen, ready_fd))
+    return go(_serve(name, chosen, [fd for fd in (ready_fd, lock_fd) if fd is not None]))
 
 
-async def _serve(name: str, chosen: settings.Settings, ready_fd: int | None) -> int:
+async def _serve(name: str, chosen: settings.Settings, lent: list[int]) -> int:
+    """Run the server.
+
+    Args:
+        lent: descriptors of whoever starts it in the background; closed when it is ready, the first is told.
+    """
     from execzmq.connection import ConnectionInfo, check_name
     from execzmq.server.app import serve
 
     check_name(name)
-    in_background = ready_fd is not None
-    _log_to_stderr(LOG_LIMIT if in_background else None)
+    _log_to_stderr(LOG_LIMIT if lent else None)
+    for fd in lent:
+        os.set_inheritable(fd, False)
 
     def ready(info: ConnectionInfo) -> None:
-        if ready_fd is not None:
-            with contextlib.suppress(OSError):  # whoever started it has stopped waiting
-                os.write(ready_fd, b"ready\n")
-            os.close(ready_fd)
-        else:
+        if not lent:
             say.line(f"server {name} is ready; clients: execzmq run --on {name} -- COMMAND")
+            return
+        with contextlib.suppress(OSError):  # whoever started it has stopped waiting
+            os.write(lent[0], b"ready\n")
+        for fd in lent:
+            os.close(fd)
 
     await serve(name, chosen, ready)
     return 0

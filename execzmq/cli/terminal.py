@@ -7,11 +7,14 @@ import contextlib
 import os
 import signal
 import termios
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any
 
+from execzmq.cli.foreground import beside
 from execzmq.cli.modes import ScreenModes
+from execzmq.errors import ExecZMQError
+from execzmq.types.backend import ExecProcess
 from execzmq.types.params import TtySize
 
 
@@ -49,14 +52,19 @@ class Terminal:
             self._give_back()
 
     def _make_raw(self) -> None:
-        _set_modes(self._fd, raw_modes(self._saved))
+        # In the background this stops us, as it should, until we are in the foreground.
+        termios.tcsetattr(self._fd, termios.TCSANOW, raw_modes(self._saved))
 
     def _give_back(self) -> None:
         with contextlib.suppress(OSError):
             if undo := self.modes.undo():
                 os.write(self._fd, undo)
-        with contextlib.suppress(termios.error):  # the terminal has gone
-            _set_modes(self._fd, self._saved)
+        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # clearing up must not stop us
+        try:
+            with contextlib.suppress(termios.error):  # the terminal has gone
+                termios.tcsetattr(self._fd, termios.TCSANOW, self._saved)
+        finally:
+            signal.signal(signal.SIGTTOU, before)
 
     def _suspend(self) -> None:
         self._give_back()
@@ -91,10 +99,23 @@ def size_of(*fds: int) -> TtySize:
     return TtySize()
 
 
-def _set_modes(fd: int, modes: list[Any]) -> None:
-    # Without this a program in the background would be stopped by its own clearing up.
-    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+@contextlib.asynccontextmanager
+async def passing_size(process: ExecProcess) -> AsyncIterator[None]:
+    """Give a process's terminal our size meanwhile whenever that changes."""
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+    loop.add_signal_handler(signal.SIGWINCH, changed.set)
     try:
-        termios.tcsetattr(fd, termios.TCSANOW, modes)
+        async with beside(_pass_size(process, changed)):
+            yield
     finally:
-        signal.signal(signal.SIGTTOU, before)
+        loop.remove_signal_handler(signal.SIGWINCH)
+
+
+async def _pass_size(process: ExecProcess, changed: asyncio.Event) -> None:
+    while True:
+        await changed.wait()
+        changed.clear()
+        size = size_of(0, 1, 2)
+        with contextlib.suppress(ExecZMQError):  # it has ended, or another has the keyboard
+            await process.resize(size.rows, size.cols)

@@ -76,10 +76,10 @@ def ensure_default(name: str = DEFAULT_NAME) -> ConnectionInfo:
         return info
     state = connection.private_folder(connection.state_folder(name))
     deadline = time.monotonic() + START_SECONDS
-    with _start_lock(state, deadline):
+    with _start_lock(state, deadline) as lock:
         info = running(name)  # another one who wanted it was quicker
         if info is None:
-            _start(name, state, deadline)
+            _start(name, state, lock, deadline)
             info = connection.load(state / "connection.json")
     return info
 
@@ -120,13 +120,13 @@ def core_variables(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 @contextlib.contextmanager
-def _start_lock(state: Path, deadline: float) -> Iterator[None]:
-    """Hold the lock under which a server is started; a holder that dies gives it up."""
+def _start_lock(state: Path, deadline: float) -> Iterator[int]:
+    """Hold the lock under which a server is started, as a descriptor; a holder that dies gives it up."""
     path = state.parent / f".{state.name}.start"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _lock(fd, path, deadline)
-        yield
+        yield fd
     finally:
         os.close(fd)
 
@@ -144,13 +144,13 @@ def _lock(fd: int, path: Path, deadline: float) -> None:
         time.sleep(_LOCK_AGAIN)
 
 
-def _start(name: str, state: Path, deadline: float) -> None:
+def _start(name: str, state: Path, lock: int, deadline: float) -> None:
     """Start a server that is nobody's child and wait until it says that it is ready."""
     log = state / LOG_NAME
     ready, told = os.pipe()
     try:
         try:
-            _spawn(name, log, told)
+            _spawn(name, log, told, lock)
         finally:
             os.close(told)
         answer = _read_line(ready, deadline)
@@ -162,10 +162,12 @@ def _start(name: str, state: Path, deadline: float) -> None:
         raise ConnectionFailed(f"the server {name!r} did not start: {_last_line(log)} (more in {log})")
 
 
-def _spawn(name: str, log: Path, told: int) -> None:
+def _spawn(name: str, log: Path, told: int, lock: int) -> None:
     output = _fresh_log(log)
     root = str(Path(__file__).resolve().parents[2])
-    serve = ["serve", "--name", name, "--idle-timeout", str(IDLE_SECONDS), "--ready-fd", str(told)]
+    serve = ["serve", "--name", name, "--idle-timeout", str(IDLE_SECONDS)]
+    # The lock is the server's too until it is ready: whoever started it may go away meanwhile.
+    serve += ["--ready-fd", str(told), "--lock-fd", str(lock)]
     try:
         # The child forks at once and ends, so that the server is nobody's to wait for.
         subprocess.run(
@@ -175,7 +177,7 @@ def _spawn(name: str, log: Path, told: int) -> None:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            pass_fds=(told,),
+            pass_fds=(told, lock),
             start_new_session=True,
             check=False,
         )

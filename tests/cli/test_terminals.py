@@ -39,6 +39,19 @@ def test_run_lends_the_terminal_c38() -> None:
         assert terminal.is_as_before()
 
 
+def test_run_without_keys_passes_the_size_c38() -> None:
+    """`run -t` without `-i` gives the size and its changes, lets the keys alone, and passes Ctrl-C on."""
+    script = "trap 'stty size <&1' WINCH; stty size <&1; echo ready; while :; do sleep 0.05; done"
+    with UserTerminal("run", "-t", "--", "sh", "-c", script, rows=33, cols=99) as terminal:
+        terminal.expect(b"33 99.*ready")
+        assert not terminal.is_raw()
+        terminal.resize(40, 132)
+        terminal.expect(b"40 132")
+        terminal.type(b"\x03")
+        terminal.expect(b"sent SIGINT")
+        assert terminal.end() == 130
+
+
 def test_run_detaches() -> None:
     """The detach keys leave the command running, and say how to come back."""
     with UserTerminal("run", "-it", "--name", "keys", "--", *child(KEYS)) as terminal:

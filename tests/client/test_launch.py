@@ -41,6 +41,24 @@ def test_twenty_first_users_get_one_server() -> None:
     assert len({answer for answer, _ in said}) == 1
 
 
+# Goes away when the server has been spawned and before it is ready.
+LEAVE = """
+import os
+from execzmq.client import launch
+launch._read_line = lambda *_: os._exit(0)
+launch.ensure_default()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("servers")
+def test_starter_that_goes_away_leaves_one_server() -> None:
+    """A starter that is killed before the server is ready costs the next user nothing."""
+    subprocess.run([sys.executable, "-c", LEAVE], timeout=deadline(20).left(), check=True)
+    info = launch.ensure_default()
+    assert launch.ensure_default() == info
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("servers")
 def test_server_is_nobodys_child(monkeypatch: pytest.MonkeyPatch) -> None:
