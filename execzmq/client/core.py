@@ -124,7 +124,7 @@ class Connection:
         Raises:
             ClientClosed: it is closed, or this is a forked child.
             ServerLost: there has been no connection for the stated time.
-            AuthenticationFailed: the server has refused this client.
+            AuthenticationFailed, RequestRejected: the server has refused this client.
         """
         if os.getpid() != self._pid:
             raise ClientClosed("this client belongs to the process that was forked: connect again")
@@ -228,16 +228,7 @@ class Connection:
         wait: float = 0.0,
     ) -> Message:
         answer: asyncio.Future[Message] = self._loop.create_future()
-
-        def on_done(result: Answer) -> None:
-            if answer.done():
-                return
-            if isinstance(result, Message):
-                answer.set_result(result)
-            else:
-                answer.set_exception(result)
-
-        call = self.request(method, content, on_done, buffers, timeout=timeout, wait=wait)
+        call = self.request(method, content, _setter(answer), buffers, timeout=timeout, wait=wait)
         try:
             return await answer
         finally:
@@ -253,8 +244,11 @@ class Connection:
         elif state == "down":
             self._on_down()
         else:
-            self._refused = AuthenticationFailed("the server refuses this client: is the file out of date?")
-            self._end_waiting(self._refused)
+            self._refuse(AuthenticationFailed("the server refuses this client: is the file out of date?"))
+
+    def _refuse(self, error: ExecZMQError) -> None:
+        self._refused = error
+        self._end_waiting(error)
 
     def _greet(self) -> None:
         self._phase = "greeting"
@@ -265,8 +259,11 @@ class Connection:
     def _on_greeted(self, answer: Answer) -> None:
         if self._phase != "greeting":
             return
+        if isinstance(answer, RequestTimeout):
+            self._lease(self._on_greeted)
+            return
         if not isinstance(answer, Message):
-            self._lease(self._on_greeted)  # no answer in 30 s, and yet connected
+            self._refuse(answer)
             return
         self._phase = "ready"
         is_first = not self.epoch
@@ -335,6 +332,20 @@ class Connection:
             self._requester.on_new_epoch(epoch)
             self.topics.resume_all()
         self._requester.epoch = epoch
+
+
+def _setter(future: asyncio.Future[Message]) -> OnDone:
+    """Return what puts an answer into a future whose waiter may have gone."""
+
+    def on_done(answer: Answer) -> None:
+        if future.done():
+            return
+        if isinstance(answer, Message):
+            future.set_result(answer)
+        else:
+            future.set_exception(answer)
+
+    return on_done
 
 
 def _lost() -> ServerLost:

@@ -15,6 +15,7 @@ from execzmq.errors import (
     AuthenticationFailed,
     ClientClosed,
     ConnectionFailed,
+    LimitExceeded,
     ProcessNotFound,
     RequestTimeout,
     ServerLost,
@@ -165,6 +166,17 @@ async def test_refused_client_is_told_for_good(short_tmp: Path) -> None:
             await waiting
         with pytest.raises(AuthenticationFailed, match="refuses"):
             await connection.call("list", {})
+
+
+async def test_refused_lease_is_told_and_not_repeated(short_tmp: Path) -> None:
+    """A server that gives no lease is not asked over and over."""
+    server = FakeServer(short_tmp)
+    server.handlers["lease"] = lambda _: LimitExceeded("too many sessions", limit=1, value=2)
+    del server.handlers["kernel_info"]
+    with pytest.raises(LimitExceeded, match="too many"):
+        async with connected(server):
+            pass
+    assert len(server.asked("lease")) == 1
 
 
 async def test_address_that_is_none(short_tmp: Path) -> None:
