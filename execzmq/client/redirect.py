@@ -10,8 +10,10 @@ import io
 import os
 import select
 import sys
+from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from execzmq import settings
@@ -21,6 +23,8 @@ from execzmq.client.sources import FileSource
 from execzmq.types.events import Stream
 
 READ_SIZE = 256 * settings.KIB
+_MOST_PIECES = 1024
+"""Buffers that one `writev` takes (`IOV_MAX`)."""
 
 
 def open_outputs(stdout: File, stderr: File, open_pipe: Callable[[Stream], Sink]) -> dict[Stream, Sink]:
@@ -84,14 +88,19 @@ def open_source(target: File) -> FileSource:
     return FileSource(_object_reader(target), lambda: None, lambda: None)
 
 
-def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`, also to a descriptor that somebody has made non-blocking."""
-    rest = memoryview(data)
+def write_all(fd: int, pieces: list[bytes]) -> None:
+    """Write all of `pieces`, also to a descriptor that somebody has made non-blocking."""
+    rest = deque(memoryview(piece) for piece in pieces)
     while rest:
         try:
-            rest = rest[os.write(fd, rest) :]
+            written = os.writev(fd, list(islice(rest, _MOST_PIECES)))
         except BlockingIOError:
             select.select((), (fd,), ())
+            continue
+        while rest and written >= len(rest[0]):
+            written -= len(rest.popleft())
+        if written:
+            rest[0] = rest[0][written:]
 
 
 def _descriptor_sink(fd: int) -> FileSink:
@@ -121,14 +130,14 @@ def _descriptor_source(fd: int) -> FileSource:
 
 def _object_sink(target: Any) -> FileSink:
     if not isinstance(target, io.TextIOBase):
-        return FileSink(partial(_write_and_flush, target), lambda: None)
+        return FileSink(lambda pieces: _write_and_flush(target, b"".join(pieces)), lambda: None)
     target.flush()
     binary = getattr(target, "buffer", None)
     if binary is not None:
-        return FileSink(partial(_write_and_flush, binary), lambda: None)
+        return FileSink(lambda pieces: _write_and_flush(binary, b"".join(pieces)), lambda: None)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return FileSink(
-        lambda data: _write_and_flush(target, decoder.decode(data)),
+        lambda pieces: _write_and_flush(target, decoder.decode(b"".join(pieces))),
         lambda: None,
         lambda: _write_and_flush(target, decoder.decode(b"", final=True)),
     )

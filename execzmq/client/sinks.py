@@ -98,7 +98,7 @@ class Capture:
 
 
 class FileSink:
-    """Writes to something that may block, on a thread; what arrives meanwhile is written in one piece.
+    """Writes to something that may block, on a thread; what arrives meanwhile is written in one go.
 
     Args:
         write: writes all of what it is given; on the thread.
@@ -108,7 +108,7 @@ class FileSink:
 
     def __init__(
         self,
-        write: Callable[[bytes], None],
+        write: Callable[[list[bytes]], None],
         close: Callable[[], None],
         complete: Callable[[], None] | None = None,
     ) -> None:
@@ -151,7 +151,5 @@ class FileSink:
 
     async def _copy(self) -> None:
         while self._waiting:
-            piece = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
-            self._waiting.clear()
-            self._size = 0
-            await self._worker.run(partial(self._write, piece))
+            pieces, self._waiting, self._size = self._waiting, [], 0
+            await self._worker.run(partial(self._write, pieces))

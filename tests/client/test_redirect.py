@@ -47,8 +47,8 @@ def test_write_to_a_descriptor_that_does_not_block() -> None:
 
     thread = threading.Thread(target=drain)
     thread.start()
-    write_all(write_end, b"x" * 1_000_000)
+    write_all(write_end, [b"a", b"", b"x" * 1_000_000, *(b"%04d" % number for number in range(3000))])
     os.close(write_end)
     thread.join()
     os.close(read_end)
-    assert len(read) == 1_000_000
+    assert read == b"a" + b"x" * 1_000_000 + b"".join(b"%04d" % number for number in range(3000))

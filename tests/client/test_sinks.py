@@ -39,11 +39,12 @@ async def test_capture_without_a_limit() -> None:
 
 async def test_slow_file_holds_up_the_copying() -> None:
     """While a file is not written, only so much waits for it; nothing is lost and the order is kept."""
-    gate, written = threading.Event(), []
+    gate = threading.Event()
+    written: list[bytes] = []
 
-    def write(data: bytes) -> None:
+    def write(pieces: list[bytes]) -> None:
         gate.wait(ms(10000))
-        written.append(data)
+        written.extend(pieces)
 
     closed = threading.Event()
     sink = FileSink(write, closed.set)
@@ -64,7 +65,7 @@ async def test_slow_file_holds_up_the_copying() -> None:
 async def test_error_of_a_file_is_raised_once_it_is_known() -> None:
     """A failed write is raised by `finish`, and by the next `write`."""
 
-    def write(data: bytes) -> None:
+    def write(pieces: list[bytes]) -> None:
         raise OSError(28, "No space left")
 
     sink = FileSink(write, lambda: None)
