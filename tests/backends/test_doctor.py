@@ -1,0 +1,64 @@
+"""The look at what a server stands on."""
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from execzmq.backends import doctor
+from execzmq.backends.doctor import Finding, examine
+
+
+def find(folder: Path, name: str) -> Finding:
+    """Return one finding."""
+    (found,) = (finding for finding in examine(folder) if finding.name == name)
+    return found
+
+
+def test_good_folder(short_tmp: Path) -> None:
+    """A private folder is well, and the versions are named."""
+    assert find(short_tmp, "state folder").ok
+    assert "libzmq" in find(short_tmp, "versions").text
+
+
+def test_folder_that_others_can_read(short_tmp: Path) -> None:
+    """A folder that others can read is not, and it is said what to do."""
+    short_tmp.chmod(0o755)
+    finding = find(short_tmp, "state folder")
+    assert not finding.ok
+    assert "chmod 700" in finding.remedy
+    assert finding.to_dict()["ok"] is False
+
+
+def test_missing_folder(short_tmp: Path) -> None:
+    """A folder that is not there is told, and breaks nothing else."""
+    missing = short_tmp / "no"
+    assert not find(missing, "state folder").ok
+    assert not find(missing, "disk").ok
+
+
+def test_little_disk(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk with little room is told."""
+    monkeypatch.setattr(doctor, "_FREE", 1 << 62)
+    finding = find(short_tmp, "disk")
+    assert not finding.ok
+    assert finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("limits", "ok"),
+    [((1024, 4096), True), ((256, 256), False), ((1024, resource.RLIM_INFINITY), True)],
+)
+def test_descriptors(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], ok: bool
+) -> None:
+    """What counts for descriptors is how far the limit can be raised."""
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits)
+    assert find(short_tmp, "descriptors").ok is ok
+
+
+@pytest.mark.parametrize(("limit", "ok"), [(resource.RLIM_INFINITY, True), (512, True), (100, False)])
+def test_processes(short_tmp: Path, monkeypatch: pytest.MonkeyPatch, limit: int, ok: bool) -> None:
+    """Too few processes allowed are told."""
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, limit))
+    assert find(short_tmp, "processes").ok is ok

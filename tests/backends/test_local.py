@@ -1,0 +1,210 @@
+"""What only the backend of this Python can show: its keeper, its folder, the end of it."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from execzmq.backends.local import LocalBackend
+from execzmq.backends.local_process import LocalProcess
+from execzmq.errors import (
+    CommandNotFound,
+    Conflict,
+    InstanceChanged,
+    InvalidRequest,
+    InvalidState,
+    ProcessNotFound,
+    ServerLost,
+)
+from execzmq.types.events import Failed
+from tests.commands import (
+    all_events,
+    end_of,
+    is_alive,
+    kinds_of,
+    only,
+    output_of,
+    shell,
+    until_output,
+    words,
+)
+from tests.support import deadline, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+async def test_folder_is_removed() -> None:
+    """A private backend leaves nothing on disk and no process."""
+    backend = await LocalBackend.open_private()
+    process = await backend.start(shell("echo $$; sleep 60 & wait"))
+    pid = int(output_of(await until_output(process, b"\n")))
+    folder = backend.folder
+    await backend.aclose()
+    assert not is_alive(pid)
+    assert not folder.exists()
+    with pytest.raises(InvalidState):
+        await backend.start(shell("true"))
+
+
+async def test_starts_under_way_when_it_closes() -> None:
+    """Whoever waits for a start when the backend closes gets an answer."""
+    backend = await LocalBackend.open_private()
+    starts = [asyncio.ensure_future(backend.start(words("sleep", "60"))) for _ in range(10)]
+    await asyncio.sleep(0)
+    await backend.aclose()
+    async with deadline(5):
+        results = await asyncio.gather(*starts, return_exceptions=True)
+    assert all(isinstance(result, LocalProcess | ServerLost) for result in results)
+
+
+async def test_cancelled_start_goes_on() -> None:
+    """Cancelling the wait for a start does not undo it."""
+    backend = await LocalBackend.open_private()
+    try:
+        starting = asyncio.ensure_future(backend.start(shell("echo ok", process_id="p")))
+        await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert output_of(await all_events(await backend.attach("p"))) == b"ok\n"
+    finally:
+        await backend.aclose()
+
+
+async def test_what_is_asked_while_it_starts_waits() -> None:
+    """Signals, ends and input for a command that is being started reach it once it runs."""
+    backend = await LocalBackend.open_private()
+    try:
+        for work in ("signal", "end", "write"):
+            process, ready, _ = backend.begin(shell("read x; echo $x", stdin="pipe", process_id=work), "s")
+            assert ready is not None
+            handle = LocalProcess(backend, process, "s")
+            if work == "signal":
+                await handle.signal("KILL")
+            elif work == "end":
+                await handle.terminate(0.0)
+            else:
+                await handle.write(b"hi\n")
+            events = await all_events(handle)
+            assert kinds_of(events)[0] == "started"
+            assert end_of(events).signal == (None if work == "write" else 9)
+    finally:
+        await backend.aclose()
+
+
+async def test_keeper_that_dies() -> None:
+    """When the keeper is killed every process is over, nobody knows how; starts fail by name, none hangs."""
+    backend = await LocalBackend.open_private()
+    try:
+        process = await backend.start(shell("echo up; exec sleep 60"))
+        await until_output(process, b"up")
+        pid = (await process.info()).pid
+        os.kill(backend.keeper.pid, signal.SIGKILL)
+        starts = [asyncio.ensure_future(backend.start(shell("true"))) for _ in range(3)]
+        async with deadline(10):
+            results = await asyncio.gather(*starts, return_exceptions=True)
+            events = await all_events(process)
+        assert all(isinstance(result, ServerLost) for result in results)
+        assert end_of(events).cause == "server_lost"
+        assert output_of(events) == b"up\n"
+        with pytest.raises(ServerLost):
+            await backend.start(shell("true"))
+    finally:
+        if pid is not None and is_alive(pid):
+            os.kill(pid, signal.SIGKILL)
+        await backend.aclose()
+
+
+async def test_old_handle_of_a_replaced_failure() -> None:
+    """A handle of a failed start whose id was given again says so."""
+    backend = await LocalBackend.open_private()
+    try:
+        with pytest.raises(CommandNotFound):
+            await backend.start(words("/no/such", process_id="p"))
+        old = await backend.attach("p")
+        assert only(await all_events(old), Failed).seq == 1
+        await all_events(await backend.start(shell("true", process_id="p")))
+        with pytest.raises(InstanceChanged):
+            await old.read()
+    finally:
+        await backend.aclose()
+
+
+async def test_failing_start_in_parallel_c64() -> None:
+    """The same failing start, in parallel, fails for everybody; the id is free afterwards."""
+    backend = await LocalBackend.open_private()
+    try:
+        params = words("/no/such", process_id="p")
+        starts = [backend.start(params) for _ in range(4)]
+        results = await asyncio.gather(*starts, return_exceptions=True)
+        assert all(isinstance(result, CommandNotFound) for result in results)
+        assert len(await backend.list_processes()) == 1
+        await backend.start(shell("true", process_id="p"))
+    finally:
+        await backend.aclose()
+
+
+async def test_other_start_while_it_starts_c64() -> None:
+    """Another command under an id that is being started is refused."""
+    backend = await LocalBackend.open_private()
+    try:
+        first = asyncio.ensure_future(backend.start(shell("true", process_id="p")))
+        await asyncio.sleep(0)
+        with pytest.raises(Conflict):
+            await backend.start(shell("false", process_id="p"))
+        await first
+    finally:
+        await backend.aclose()
+
+
+async def test_keyboard_of_another_session() -> None:
+    """While one session has the keyboard others neither type nor resize, until they take it over."""
+    backend = await LocalBackend.open_private()
+    try:
+        process = await backend.start(words("cat", tty=True, tty_echo=False), "a")
+        other = await backend.attach(process.process_id, "b")
+        await process.claim_keyboard()
+        for work in (other.write(b"x"), other.resize(10, 10), other.claim_keyboard()):
+            with pytest.raises(Conflict):
+                await work
+        await other.release_keyboard()
+        assert (await process.info()).keyboard == "a"
+        await other.claim_keyboard(take_over=True)
+        with pytest.raises(Conflict):
+            await process.write(b"x")
+        await other.write(b"ok\n", end=True)
+        assert output_of(await all_events(process)) == b"ok\r\n"
+    finally:
+        await backend.aclose()
+
+
+async def test_forget_while_others_hold_the_streams(short_tmp: Path) -> None:
+    """What holds the streams of a forgotten process is read on, and neither blocked nor broken."""
+    flag, done = short_tmp / "flag", short_tmp / "done"
+    job = f"(while [ ! -e {flag} ]; do sleep 0.02; done; head -c 300000 /dev/zero && echo ok >{done}) &"
+    backend = await LocalBackend.open_private()
+    try:
+        process = await backend.start(shell(f"{job} exit 0", process_id="p", drain_limit=0.0))
+        await all_events(process)
+        await process.forget()
+        with pytest.raises(ProcessNotFound):
+            await process.info()
+        again = await backend.start(shell("echo new", process_id="p"))
+        assert output_of(await all_events(again)) == b"new\n"
+        flag.touch()
+        await asyncio.to_thread(wait_until, done.exists)
+    finally:
+        await backend.aclose()
+
+
+async def test_data_and_a_terminal() -> None:
+    """Data for stdin and a terminal exclude each other; nothing is begun."""
+    backend = await LocalBackend.open_private()
+    try:
+        with pytest.raises(InvalidRequest):
+            await backend.start(words("cat", tty=True, stdin="data", stdin_data=b"x"))
+        assert await backend.list_processes() == []
+    finally:
+        await backend.aclose()
