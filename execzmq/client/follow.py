@@ -7,6 +7,7 @@ taken yet within a bound, and looks at the log when a process has been quiet for
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 
 from execzmq.client.core import Connection
@@ -24,6 +25,8 @@ _EVENT_COST = 256
 """Bytes that an event counts besides its data."""
 _MOST_HELD = PAGE + PAGE_EVENTS * _EVENT_COST
 """Bytes that may wait for the consumer while more is asked for: those of any one page."""
+_SPREAD = 0.2
+"""Part of the quiet time by which followers ask at different times."""
 _EARLY_BYTES = 256 * 1024
 """Bytes of broadcasts that are kept for whoever may follow a process that was just started."""
 
@@ -181,7 +184,8 @@ class Follower:
         connection, process_id = self._connection, self._process_id
         connection.check_usable()
         self._has_begun = True
-        self._quiet_timer = self._loop.call_later(QUIET_AFTER, self._on_quiet)
+        self._heard_at = self._loop.time()
+        self._look_after_silence()
         connection.topics.listen(process_id, self)
         heard = self._early.take() if self._early is not None else None
         if heard is not None:
@@ -265,16 +269,20 @@ class Follower:
             return
         self._do(step)
 
+    def _look_after_silence(self) -> None:
+        """Set the timer a little apart from those of others, so that not all ask at once."""
+        at = self._heard_at + QUIET_AFTER * (1 + _SPREAD * random.random())
+        self._quiet_timer = self._loop.call_at(at, self._on_quiet)
+
     def _on_quiet(self) -> None:
         """Ask, by a long poll, where nothing has been heard for long: the last broadcasts may be lost."""
-        silence = self._loop.time() - self._heard_at
-        if silence >= QUIET_AFTER:
-            silence = 0.0
+        if self._loop.time() - self._heard_at >= QUIET_AFTER:
             self._wait = LONG_POLL
             self._do(self._cursor.ask())
             self._wait = 0.0
+            self._heard_at = self._loop.time()
         if not self._has_left:
-            self._quiet_timer = self._loop.call_later(QUIET_AFTER - silence, self._on_quiet)
+            self._look_after_silence()
 
     def _leave(self) -> None:
         """Let go of everything that the connection holds for this follower; idempotent."""

@@ -18,6 +18,9 @@ from execzmq.protocol.methods import METHODS
 from execzmq.protocol.values import check_reply
 from execzmq.protocol.wire import Codec, Frame, Message
 
+_OPEN_TOLD = 256
+"""Open reads that a read or a lease names; of thousands most are long polls, which have no page yet."""
+
 Content: TypeAlias = dict[str, Any]
 Answer: TypeAlias = Message | ExecZMQError
 OnDone: TypeAlias = Callable[[Answer], None]
@@ -93,8 +96,8 @@ class Requester:
         self._unsent.pop(call, None)
 
     def open_reads(self) -> list[str]:
-        """Return the ids of the reads that have no answer yet."""
-        return self._calls.open_ids("read")
+        """Return the ids of the newest reads that have no answer yet."""
+        return self._calls.open_ids("read", _OPEN_TOLD)
 
     def on_reply(self, frames: Sequence[Frame]) -> None:
         """Take a message from the server; a late or a bad one is counted and dropped."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, TypeVar
 
 from execzmq.protocol.methods import METHODS
@@ -99,9 +100,10 @@ class Calls(Generic[P]):
         """Forget a call whose caller does not wait any more; its reply will count as late."""
         self._calls.pop(msg_id, None)
 
-    def open_ids(self, method: str) -> list[str]:
-        """Return the ids of the calls of one method, such as the reads that a server may still answer."""
-        return [call.msg_id for call in self._calls.values() if call.method == method]
+    def open_ids(self, method: str, most: int | None = None) -> list[str]:
+        """Return the ids of the `most` newest calls of one method, such as open reads; `None` = all."""
+        found = (call.msg_id for call in reversed(self._calls.values()) if call.method == method)
+        return list(islice(found, most))
 
     def due(self, now: float) -> Due[P]:
         """Return what must be done by now; calls whose time is over are forgotten."""
