@@ -14,6 +14,7 @@ from execzmq.process.index import RECORD_SIZE, Record
 from execzmq.process.indexfiles import IndexFiles
 from execzmq.process.segments import SegmentedStream
 from execzmq.process.trimming import Trimmer
+from execzmq.process.unlinking import empty_folder
 from execzmq.settings import KIB, SEGMENT
 
 _PREFIXES = {"stdout": "out", "stderr": "err", "meta": "meta"}
@@ -97,5 +98,6 @@ class LogFiles:
             OSError: something could not be removed.
         """
         self.close()
+        empty_folder(str(self._folder))
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._folder)

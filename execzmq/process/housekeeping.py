@@ -19,8 +19,9 @@ from execzmq.settings import FINISHED_MOST, MIB, Settings
 
 _FINISHED_DELAY = 1.0
 _FINISHED_SLACK = 64
-_ROUNDS = 8
 _STEP = 4 * MIB
+_FILES = 32
+"""Files that go at a time, before other work of the loop gets its turn."""
 _RECENTLY = 10.0
 
 
@@ -48,6 +49,7 @@ class Housekeeping:
         self._estimate = 0
         self._limit = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._next: asyncio.Handle | None = None
         self._finished_since = 0
 
     def start(self) -> None:
@@ -60,6 +62,9 @@ class Housekeeping:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
 
     def grown(self, size: int) -> None:
         """Count bytes that were added to some log; make room when the budget may be passed."""
@@ -79,7 +84,9 @@ class Housekeeping:
             self._timer = asyncio.get_running_loop().call_later(_FINISHED_DELAY, self._look)
 
     def _look(self) -> None:
-        self.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._finished_since = 0
         finished = [(p.process_id, p.ending.ended_at) for p in self._table if p.life.is_over]
         for action in retention.expired(finished, time.time()):
@@ -89,29 +96,37 @@ class Housekeeping:
             self._timer = asyncio.get_running_loop().call_later(60.0, self._look)
 
     def _sweep(self) -> None:
-        """Make room until the logs fit or nothing more may go."""
-        for _ in range(_ROUNDS):
-            stats = [_stat_of(process) for process in self._table if process.log.is_on_disk]
-            used = sum(stat.disk_bytes for stat in stats)
-            self._limit = retention.disk_limit(self._settings.disk_budget, _free_bytes(self._folder), used)
-            actions = retention.plan(stats, self._limit)
-            if not actions or not self._carry_out(actions):
-                break
-        used = sum(process.log.disk_bytes for process in self._table)
-        self._set_short(used > self._limit)
-        self._estimate = used
-        self._limit = max(self._limit, used + _STEP)
+        """Make room, a little at a time, until the logs fit or nothing more may go."""
+        stats = [_stat_of(process) for process in self._table if process.log.is_on_disk]
+        used = sum(stat.disk_bytes for stat in stats)
+        limit = retention.disk_limit(self._settings.disk_budget, _free_bytes(self._folder), used)
+        freed = self._carry_out(retention.plan(stats, limit))
+        self._estimate = used - freed
+        self._limit = max(limit, self._estimate + _STEP)
+        is_over = self._estimate > limit
+        self._set_short(is_over and not freed)
+        if is_over and freed and self._next is None:
+            self._next = asyncio.get_running_loop().call_soon(self._go_on)
 
-    def _carry_out(self, actions: list[retention.Action]) -> bool:
-        freed = False
-        for action in actions:
+    def _go_on(self) -> None:
+        self._next = None
+        self._sweep()
+
+    def _carry_out(self, actions: list[retention.Action]) -> int:
+        """Do of the actions what goes at a time; return the bytes freed."""
+        freed = 0
+        for action in actions[:_FILES]:
             process = self._table.require(action.process_id)
+            before = process.log.disk_bytes
             if isinstance(action, Shrink):
                 backlog = process.streams.backlog
-                freed |= process.log.shrink(action.target, backlog.keep_after if backlog else None) > 0
+                process.log.shrink(action.target, backlog.keep_after if backlog else None, _FILES)
+                freed += before - process.log.disk_bytes
             else:
                 self._forget(process)
-                freed = True
+                freed += before
+            if freed > _STEP:
+                break
         return freed
 
     def _set_short(self, is_short: bool) -> None:

@@ -6,7 +6,6 @@ descriptor is open, that of the file being written; any other file is opened, re
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import select
@@ -14,6 +13,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
+from execzmq.process import unlinking
 from execzmq.process.index import RECORD_SIZE, Segment
 
 
@@ -184,8 +184,7 @@ class SegmentedStream:
     def drop(self, segment: Segment) -> None:
         """Unlink the file of `segment`, which is not the one being written."""
         position = bisect_right(self._starts, segment.start) - 1
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._path(segment.start))
+        unlinking.unlink(self._path(segment.start), segment.size)
         del self._starts[position], self.segments[position]
         self.bytes_on_disk -= segment.size
 

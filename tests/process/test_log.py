@@ -20,7 +20,7 @@ from execzmq.process.retention import LogStat
 from execzmq.settings import KIB, MAX_EVENT, MIB
 from tests.process.log_model import BUDGET, STREAMS, Model
 from tests.process.logs import FIRST, STARTED, add_output, end_seq, numbers, read_all, reopen
-from tests.support import deadline
+from tests.support import deadline, wait_until
 
 STREAM = st.sampled_from(STREAMS)
 SIZE = st.integers(1, 3000) | st.integers(1, 5)
@@ -311,7 +311,7 @@ def test_few_descriptors_and_none_after_the_end(log: OutputLog):
     log.append("notice", b"{}", 2.0)
     log.page(0)
     log.shrink(MIB)
-    assert len(set(os.listdir("/proc/self/fd")) - before) <= 3
+    wait_until(lambda: len(set(os.listdir("/proc/self/fd")) - before) <= 3)
     log.close()
     log.close()
     assert set(os.listdir("/proc/self/fd")) <= before
