@@ -20,13 +20,14 @@ from typing import Any, Literal
 
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.local_process import LocalProcess
+from execzmq.backends.records import end_record, journal_records, start_record
 from execzmq.backends.restore import restore
 from execzmq.backends.starting import Starting
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
 from execzmq.keeper.client import KeeperClient, KeeperLost, SpawnedProcess
 from execzmq.keeper.launch import SpawnError
-from execzmq.process import guards, payloads
+from execzmq.process import guards
 from execzmq.process.census import Scope
 from execzmq.process.housekeeping import Housekeeping
 from execzmq.process.index import Record
@@ -35,7 +36,7 @@ from execzmq.process.lifecycle import Life
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.scan import TreeScanner
-from execzmq.process.spec import ProcessSpec, spec_of, spec_to_record
+from execzmq.process.spec import ProcessSpec, spec_of
 from execzmq.process.table import ProcessTable
 from execzmq.settings import VERSION, Settings
 from execzmq.types.params import ExecParams
@@ -67,7 +68,7 @@ class LocalBackend:
         self.started_at = time.time()
         self.statistics = {"started": 0, "failed": 0, "ended": 0}
         self._private = private
-        self._journal = Journal(folder / "journal")
+        self.journal = Journal(folder / "journal")
         self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
         self._starting: dict[str, Starting] = {}
         self._tasks: set[asyncio.Task[object]] = set()
@@ -96,7 +97,7 @@ class LocalBackend:
 
     @classmethod
     async def _open(cls, backend: LocalBackend, mode: Literal["keep", "end"]) -> LocalBackend:
-        records = backend._journal.replay()
+        records = backend.journal.replay()
         left: dict[str, SpawnedProcess] = {}
 
         def found(process: SpawnedProcess) -> None:
@@ -177,7 +178,7 @@ class LocalBackend:
             process.log.close()
         if self._keeper is not None:
             await _end_keeper(self._keeper, keeps)
-        self._journal.close()
+        self.journal.close()
         self.scanner.close()
         if self._private:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -228,12 +229,13 @@ class LocalBackend:
         budget = params.log_budget or self.settings.log_budget
         cwd = params.cwd if params.cwd is not None else self.base_cwd
         spec = spec_of(params, process_id, instance, cwd, budget, session, digest, self.clock())
-        launch, files = launch_of(params, spec, self.base_env, self.log_folder(spec))
-        process = ManagedProcess(spec, OutputLog(self.log_folder(spec), instance, budget), self, self.clock)
+        folder = self.log_folder(spec)
+        launch, files = launch_of(params, spec, self.base_env, folder)
+        process = ManagedProcess(spec, OutputLog(folder, instance, budget), self, self.clock)
         before = self.table.add(process)
         if before is not None:
             self._drop(before)
-        self._journal.append({"kind": "start", **spec_to_record(spec)})
+        self.journal.append(start_record(spec))
         try:
             spawned = self.keeper.spawn(launch, files)
         finally:
@@ -273,7 +275,7 @@ class LocalBackend:
 
     def log_folder(self, spec: ProcessSpec) -> Path:
         """Return where the log of this life of the process is kept."""
-        return self.folder / "p" / spec.key
+        return Path(f"{self.folder}/p/{spec.key}")
 
     # Observer of its processes
 
@@ -287,7 +289,7 @@ class LocalBackend:
         """Note the end of a process in the table and in the journal."""
         self.table.ended(process)
         self.statistics["ended"] += 1
-        self._journal.append(end_record(process))
+        self.journal.append(end_record(process))
         self._housekeeping.ended()
         if self.on_end is not None:
             self.on_end(process)
@@ -330,8 +332,8 @@ class LocalBackend:
         else:
             process.release()
         process.log.remove()
-        self._journal.append(
-            {"kind": "forget", "process_id": process.process_id, "instance": process.instance}
+        self.journal.append(
+            {"kind": "forget", "process_id": process.process_id, "instance": process.spec.instance}
         )
 
     def _exited(self, key: str, status: int, rusage: dict[str, float]) -> None:
@@ -346,8 +348,8 @@ class LocalBackend:
 
     def _tidy(self) -> None:
         """Write the journal anew when most of it speaks of what is forgotten."""
-        if self._journal.records > _JOURNAL_SLACK + 4 * len(self.table):
-            self._journal.compact(record for process in self.table for record in journal_records(process))
+        if self.journal.records > _JOURNAL_SLACK + 4 * len(self.table):
+            self.journal.compact(record for process in self.table for record in journal_records(process))
 
 
 async def _end_keeper(keeper: KeeperClient, keeps: bool) -> None:
@@ -356,25 +358,3 @@ async def _end_keeper(keeper: KeeperClient, keeps: bool) -> None:
         with contextlib.suppress(SpawnError, KeeperLost):
             await keeper.quit()
     await keeper.aclose()
-
-
-def journal_records(process: ManagedProcess) -> list[dict[str, object]]:
-    """Return what the journal says of a process."""
-    start = {"kind": "start", **spec_to_record(process.spec)}
-    return [start, end_record(process)] if process.life.is_over else [start]
-
-
-def end_record(process: ManagedProcess) -> dict[str, object]:
-    """Return the journal's record of an end, from which a log that was never on disk can be made again."""
-    return {
-        "kind": "end",
-        "process_id": process.process_id,
-        "instance": process.instance,
-        "pid": process.pid,
-        "started_at": process.ending.started_at,
-        "ended_at": process.ending.ended_at,
-        "result": None if process.result is None else payloads.result_to_dict(process.result),
-        "failure": process.failure,
-        "last_seq": process.log.last_seq,
-        "on_disk": process.log.is_on_disk,
-    }

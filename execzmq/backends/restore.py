@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from execzmq.backends.records import start_record
 from execzmq.backends.wiring import connect_streams
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from
 from execzmq.process import payloads
@@ -15,7 +18,7 @@ from execzmq.process.journal import without_forgotten
 from execzmq.process.lifecycle import Life
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
-from execzmq.process.spec import ProcessSpec, key_of, spec_from_record
+from execzmq.process.spec import ProcessSpec, boot_id, key_of, spec_from_record
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
@@ -37,24 +40,37 @@ def restore(
         left: the commands that the keeper has, by the key of their spec.
     """
     starts: dict[str, ProcessSpec] = {}
+    boots: dict[str, str] = {}
     ends: dict[str, dict[str, Any]] = {}
     for record in without_forgotten(records):
         if record["kind"] == "start":
             spec = spec_from_record(record)
-            starts[spec.key] = spec
+            starts[spec.key], boots[spec.key] = spec, record.get("boot", "")
         else:
             ends[key_of(record["process_id"], record["instance"])] = record
     for key, spec in starts.items():
-        _restore_one(backend, spec, ends.get(key), left.get(key))
+        went_down = key not in ends and boots[key] != boot_id()
+        _restore_one(backend, spec, ends.get(key), left.get(key), went_down)
     for key, spawned in left.items():
         if key not in starts:
             _leave(backend, spawned)
 
 
 def _restore_one(
-    backend: LocalBackend, spec: ProcessSpec, end: dict[str, Any] | None, spawned: SpawnedProcess | None
+    backend: LocalBackend,
+    spec: ProcessSpec,
+    end: dict[str, Any] | None,
+    spawned: SpawnedProcess | None,
+    went_down: bool,
 ) -> None:
-    process = ManagedProcess(spec, _log_of(backend, spec, end, spawned), backend, backend.clock)
+    """Restore one process; `went_down` tells that the machine did, before its end was written."""
+    output = _log_of(backend, spec, end, spawned)
+    if (output.damaged and not (end and spec.log_instance)) or went_down:
+        # What was told may differ from what is there: no cursor of before may fit.
+        spec = replace(spec, log_instance=int.from_bytes(os.urandom(8)))
+        backend.journal.append(start_record(spec))
+    output.instance = spec.log_instance or spec.instance
+    process = ManagedProcess(spec, output, backend, backend.clock)
     if end is not None:
         _recall_end(process, end)
     else:

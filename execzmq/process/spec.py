@@ -1,4 +1,4 @@
-"""Own what is remembered of a start: enough to show it, repeat its answer and go on after a restart. Pure.
+"""Own what is remembered of a start: enough to show it, repeat its answer and go on after a restart.
 
 Values of variables are not among it.
 """
@@ -6,6 +6,8 @@ Values of variables are not among it.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +43,8 @@ class ProcessSpec:
     digest: str
     requested_at: float
     exact_env: bool
+    log_instance: int = 0
+    """What names the log where its end may be missing, so that no cursor of before fits; 0 = `instance`."""
 
     @property
     def key(self) -> str:
@@ -56,6 +60,16 @@ class ProcessSpec:
 def key_of(process_id: str, instance: int) -> str:
     """Name one life of a process_id in one word."""
     return f"{process_id}.{instance:016x}"
+
+
+@functools.cache
+def boot_id() -> str:
+    """Name the time since this machine was started; empty where it does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def spec_of(
@@ -90,9 +104,13 @@ def spec_of(
     )
 
 
+_FIELDS = tuple(field.name for field in dataclasses.fields(ProcessSpec))
+_values_of = operator.attrgetter(*_FIELDS)
+
+
 def spec_to_record(spec: ProcessSpec) -> dict[str, Any]:
     """Return a spec as the journal takes it; bytes become text that names every byte."""
-    record = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)}
+    record = dict(zip(_FIELDS, _values_of(spec), strict=True))
     record["argv"] = [os.fsdecode(word) for word in spec.argv]
     record["cwd"] = os.fsdecode(spec.cwd)
     return record
@@ -100,8 +118,7 @@ def spec_to_record(spec: ProcessSpec) -> dict[str, Any]:
 
 def spec_from_record(record: dict[str, Any]) -> ProcessSpec:
     """Return the spec that `spec_to_record` described; fields of a later version are dropped."""
-    known = {f.name for f in dataclasses.fields(ProcessSpec)}
-    values = {name: value for name, value in record.items() if name in known}
+    values = {name: record[name] for name in _FIELDS if name in record}
     values["argv"] = tuple(os.fsencode(word) for word in record["argv"])
     values["cwd"] = os.fsencode(record["cwd"])
     return ProcessSpec(**values)

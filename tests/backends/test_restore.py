@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from execzmq.backends import restore
 from execzmq.backends.local import LocalBackend
 from execzmq.errors import CommandNotFound, ProcessNotFound
 from execzmq.settings import Settings
@@ -288,3 +289,44 @@ async def test_terminal_goes_on(folder: Path) -> None:
         events = await all_events(again)
         assert output_of(events) == b"one\r\ntwo\r\n"
         assert [type(event) for event in events[-2:]] == [Exited, Closed]
+
+
+async def test_damaged_log_has_a_new_instance(folder: Path) -> None:
+    """Where bytes that were told are gone no cursor of before fits; what is there can be read."""
+    async with life(folder) as backend:
+        process = await backend.start(shell("echo one; echo two >&2; exit 3", process_id="p"))
+        await all_events(process)
+        data = next((folder / "p").glob("p.*/out.*"))
+    data.write_bytes(b"on")
+    async with life(folder) as backend:
+        again = await backend.attach("p")
+        assert again.instance != process.instance
+        info = await again.info()
+        assert (info.state, info.instance) == ("closed", again.instance)
+        page = await again.read(0)
+        assert page.instance == again.instance
+    async with last_life(folder) as backend:
+        assert (await backend.attach("p")).instance == again.instance
+        await (await backend.attach("p")).forget()
+    async with last_life(folder) as backend:
+        assert await backend.list_processes() == []
+
+
+async def test_machine_that_went_down(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ran when the machine went down has an end that nobody knows, and a new instance."""
+    async with life(folder) as backend:
+        ended = await backend.start(shell("echo x", process_id="ended"))
+        await all_events(ended)
+        process = await backend.start(shell("echo x; exec sleep 60", process_id="p"))
+        pid = only(await until_output(process, b"x"), Started).pid
+        keeper = backend.keeper.pid
+    for victim in (keeper, pid):
+        os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: not is_alive(keeper))
+    monkeypatch.setattr(restore, "boot_id", lambda: "another")
+    async with last_life(folder) as backend:
+        again = await backend.attach("p")
+        assert again.instance != process.instance
+        events = await all_events(again)
+        assert (output_of(events), end_of(events).cause) == (b"x\n", "server_lost")
+        assert (await backend.attach("ended")).instance == ended.instance
