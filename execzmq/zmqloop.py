@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import zmq
+from zmq.backend import Socket as _RawSocket
 
 Frames: TypeAlias = list[zmq.Frame]
 
 _LAST = int(zmq.DONTWAIT)
 _MORE = int(zmq.DONTWAIT | zmq.SNDMORE)  # as enums they cost more than the sending
+_EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
 _POLLOUT = int(zmq.POLLOUT)
 _TURN = 64
@@ -108,7 +110,8 @@ class ZmqPort:
 
     def _has(self, event: int) -> bool:
         """Ask the socket; cheaper than the exception of a `recv` in vain."""
-        return bool(int(self.socket.getsockopt(zmq.EVENTS)) & event)
+        events = _RawSocket.get(self.socket, _EVENTS)  # without the way through enums
+        return bool(int(events) & event)
 
     def _receive(self) -> Frames:
         """Return the next message; `recv_multipart` takes twice as long, as it asks the socket for `more`."""

@@ -257,7 +257,7 @@ class ManagedProcess:
     def notice(self, kind: str, data: dict[str, Any]) -> None:
         """Record a notice, unless nothing may follow any more."""
         if not self.life.is_over:
-            self._record("notice", {"kind": kind, "data": data})
+            self._record("notice", {"kind": kind, "data": payloads.plain(data)})
 
     # Inside
 
@@ -299,7 +299,7 @@ class ManagedProcess:
         self._record("started", {"pid": self.pid})
 
     def _record_failed(self) -> None:
-        self._record("failed", dict(self.failure or {}))
+        self._record("failed", payloads.plain(self.failure or {}))
 
     def _record_exited(self) -> None:
         self.result = self.ending.result(self.log.ends, self.log.dropped)

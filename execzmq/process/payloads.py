@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 from typing import TYPE_CHECKING, Any
 
 from execzmq.process.paging import Dropped, LogPage
@@ -14,12 +15,30 @@ if TYPE_CHECKING:
     from execzmq.process.index import Record
 
 
+_RESULT_FIELDS = tuple(field.name for field in dataclasses.fields(ExitResult))
+_values_of_result = operator.attrgetter(*_RESULT_FIELDS)
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def encode(value: dict[str, Any]) -> bytes:
-    """Return the bytes of a payload; text that is no UTF-8 survives as escapes."""
+    """Return the bytes of a payload."""
     return _encode(value).encode("ascii")
+
+
+def readable(text: str) -> str:
+    """Return text that can stand anywhere: what is no valid Unicode, as names of files may be, as escapes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def plain(value: object) -> Any:
+    """Return the value as what a payload can hold: numbers, readable text, lists and maps by text."""
+    if isinstance(value, dict):
+        return {readable(str(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return readable(value) if isinstance(value, str) else value
 
 
 def decode(payload: bytes) -> dict[str, Any]:
@@ -30,16 +49,15 @@ def decode(payload: bytes) -> dict[str, Any]:
 
 def result_to_dict(result: ExitResult) -> dict[str, Any]:
     """Return a result as plain values, tuples as lists."""
-    fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
-    fields["held_open_by"] = [list(holder) for holder in result.held_open_by]
-    fields["evidence"] = list(result.evidence)
+    fields = dict(zip(_RESULT_FIELDS, _values_of_result(result), strict=True))
+    fields["held_open_by"] = [[pid, readable(command)] for pid, command in result.held_open_by]
+    fields["evidence"] = [readable(text) for text in result.evidence]
     return fields
 
 
 def result_from_dict(fields: dict[str, Any]) -> ExitResult:
     """Return the result that `result_to_dict` described; fields of a later version are dropped."""
-    known = {f.name for f in dataclasses.fields(ExitResult)}
-    values = {name: value for name, value in fields.items() if name in known}
+    values = {name: fields[name] for name in _RESULT_FIELDS if name in fields}
     values["held_open_by"] = tuple((int(pid), str(name)) for pid, name in fields.get("held_open_by", ()))
     values["evidence"] = tuple(fields.get("evidence", ()))
     return ExitResult(**values)

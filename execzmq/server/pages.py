@@ -11,7 +11,6 @@ from typing import Any
 
 from execzmq.process import payloads
 from execzmq.process.log import Dropped, LogPage
-from execzmq.protocol.fields import plain
 from execzmq.settings import PAGES_PER_CLIENT, PAGES_TOTAL, SMALL_PAGE
 
 
@@ -25,7 +24,7 @@ def _entry(entry: Any, page: LogPage) -> list[Any]:
         return ["gap", entry.from_seq, 0.0, entry.to_seq, entry.bytes]
     if entry.kind == "output":
         return ["output", entry.seq, entry.time, entry.stream, entry.offset, entry.length]
-    payload = plain(payloads.decode(page.payloads.get(entry.seq, b"")))
+    payload = payloads.decode(page.payloads.get(entry.seq, b""))
     if entry.kind == "started":
         return ["started", entry.seq, entry.time, payload.get("pid", 0)]
     if entry.kind == "notice":

@@ -13,7 +13,6 @@ from typing import Any
 
 from execzmq.process.index import Record
 from execzmq.process.managed import ManagedProcess
-from execzmq.protocol.fields import plain
 from execzmq.protocol.wire import Codec
 from execzmq.server.interest import Interest
 from execzmq.settings import LIVE_EVENT, LIVE_INTERVAL, LIVE_RATE, TAIL_DELAYS
@@ -135,7 +134,6 @@ class Publisher:
         self._publish(_topic(process, record.stream), "process_output", content)
 
     def _whole(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
-        payload = plain(payload)
         fields: dict[str, Any] = payload
         if record.kind in ("exited", "closed"):
             fields = {"result": payload}
