@@ -5,6 +5,7 @@ Knows nothing of how a plan is carried out.
 
 from __future__ import annotations
 
+import codecs
 import os
 import subprocess
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ class SubprocessOptions(CommonOptions, total=False):
     `close_fds`, `restore_signals`, `start_new_session` and `process_group=0` ask for what always holds.
     """
 
-    bufsize: int
+    bufsize: int | None
     executable: Word | None
     stdin: File
     stdout: File
@@ -191,12 +192,15 @@ def text_mode(options: Mapping[str, Any]) -> TextMode | None:
 
     Raises:
         subprocess.SubprocessError: `text` and `universal_newlines` contradict each other.
+        LookupError: there is no such encoding or error handler.
     """
     text, newlines = options.get("text"), options.get("universal_newlines")
     if text is not None and newlines is not None and bool(text) != bool(newlines):
         raise subprocess.SubprocessError("text and universal_newlines differ; pass one of them")
     encoding, errors = options.get("encoding"), options.get("errors")
     if text or newlines or encoding or errors:
+        codecs.lookup(encoding or "utf-8")
+        codecs.lookup_error(errors or "strict")
         return TextMode(encoding or "utf-8", errors)
     return None
 

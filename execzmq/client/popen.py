@@ -11,8 +11,8 @@ import io
 import os
 import signal
 import subprocess
-from types import TracebackType
-from typing import IO, Any, Unpack
+from types import GenericAlias, TracebackType
+from typing import IO, Any, ClassVar, Unpack
 
 from execzmq.client.arguments import PIPE, Command
 from execzmq.client.communicate import Talk, countdown
@@ -61,6 +61,9 @@ class Popen:
         OSError: a descriptor is not open. TypeError, ValueError: the keywords; nothing was started.
     """
 
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
+    """`Popen[bytes]` and `Popen[str]` in annotations of moved code."""
+
     @options_from(SubprocessOptions)
     def __init__(self, args: Command, *, client: Client, **options: Unpack[SubprocessOptions]) -> None:
         plan = popen_plan(args, options, client.aio.caller())
@@ -76,7 +79,7 @@ class Popen:
         except BaseException:
             ends.close()
             raise
-        bufsize = options.get("bufsize", -1)
+        bufsize = -1 if (given := options.get("bufsize")) is None else given
         self.stdin: IO[Any] | None = _writer(ends.callers.get("stdin"), bufsize, plan.text)
         self.stdout: IO[Any] | None = _reader(ends.callers.get("stdout"), bufsize, plan.text)
         self.stderr: IO[Any] | None = _reader(ends.callers.get("stderr"), bufsize, plan.text)
@@ -133,14 +136,16 @@ class Popen:
             raise ValueError("input is for the first communicate() of a command with stdin=PIPE")
         if self._talk is None:
             files = [file for file in (self.stdout, self.stderr) if file is not None and not file.closed]
-            self._talk = Talk(self.stdin, files, self._encoded(input))
+            stdin = None if self.stdin is None or self.stdin.closed else self.stdin
+            self._talk = Talk(stdin, files, self._encoded(input))
         left = countdown(timeout)
-        stdout, stderr = (self._talk.data_of, self._talk.data_of)
-        if not self._talk.go_on(left):
+        is_done = self._talk.go_on(left)
+        stdout, stderr = self._talk.data_of(self.stdout), self._talk.data_of(self.stderr)
+        if not is_done:
             assert timeout is not None
-            raise subprocess.TimeoutExpired(self.args, timeout, stdout(self.stdout), stderr(self.stderr))
+            raise subprocess.TimeoutExpired(self.args, timeout, stdout, stderr)
         self.wait(left())
-        return self._decoded(self._talk.data_of(self.stdout)), self._decoded(self._talk.data_of(self.stderr))
+        return self._decoded(stdout), self._decoded(stderr)
 
     def send_signal(self, sig: int) -> None:
         """Send a signal to the command's process group; nothing happens where it has ended."""
@@ -257,7 +262,7 @@ async def _within(pump: Pump, seconds: float | None) -> ExitResult | None:
 def _reader(fd: int | None, bufsize: int, text: TextMode | None) -> IO[Any] | None:
     if fd is None:
         return None
-    file = open(fd, "rb", -1 if bufsize == 1 else bufsize)  # noqa: SIM115  # the caller closes it
+    file = open(fd, "rb", _buffering(bufsize, text))  # noqa: SIM115  # the caller closes it
     if text is None:
         return file
     return io.TextIOWrapper(file, text.encoding, text.errors or "replace")
@@ -266,7 +271,7 @@ def _reader(fd: int | None, bufsize: int, text: TextMode | None) -> IO[Any] | No
 def _writer(fd: int | None, bufsize: int, text: TextMode | None) -> IO[Any] | None:
     if fd is None:
         return None
-    file = open(fd, "wb", -1 if bufsize == 1 else bufsize)  # noqa: SIM115  # the caller closes it
+    file = open(fd, "wb", _buffering(bufsize, text))  # noqa: SIM115  # the caller closes it
     if text is None:
         return file
     return io.TextIOWrapper(
@@ -276,3 +281,7 @@ def _writer(fd: int | None, bufsize: int, text: TextMode | None) -> IO[Any] | No
         line_buffering=bufsize == 1,
         write_through=True,
     )
+
+
+def _buffering(bufsize: int, text: TextMode | None) -> int:
+    return -1 if bufsize == 1 and text is not None else bufsize  # lines are the text layer's

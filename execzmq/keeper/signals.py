@@ -17,6 +17,13 @@ NOT_DEFAULT = (
     signal.SIGTERM,
     signal.SIGHUP,
     signal.SIGQUIT,
+    # What a command may send to its parent, meaning the shell that it thinks started it.
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
     signal.SIGPIPE,
     signal.SIGXFSZ,
 )

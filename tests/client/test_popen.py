@@ -278,6 +278,8 @@ def test_failed_start_that_is_told_later() -> None:
         ({"nonsense": 1}, TypeError),
         ({"timeout": 1}, TypeError),
         ({"stdout": STDOUT}, ValueError),
+        ({"encoding": "no-such"}, LookupError),
+        ({"errors": "no-such"}, LookupError),
         ({"stdin": STDOUT}, ValueError),
         ({"preexec_fn": print}, ValueError),
         ({"pass_fds": [3]}, ValueError),

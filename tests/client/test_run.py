@@ -448,6 +448,12 @@ def test_elsewhere_the_defaults_are_the_servers() -> None:
     assert (backend.started[0].cwd, backend.started[0].env) == (None, None)
 
 
+def test_signal_to_the_parent_harms_nobody(client: Client) -> None:
+    """A command that signals its parent, as if that were its own shell, leaves the others alone."""
+    for name in ("TERM", "HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "PIPE", "TSTP"):
+        assert client.run(f"kill -{name} $PPID; echo sent", timeout=ms(10000)).stdout == b"sent\n"
+
+
 def test_run_of_many_true(client: Client) -> None:
     """A hundred short commands in a row all succeed."""
     assert {client.run(["true"]).returncode for _ in range(100)} == {0}
