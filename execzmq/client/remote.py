@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
-from functools import partial
+from collections.abc import AsyncGenerator
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -22,13 +22,34 @@ from execzmq.protocol.values import (
     server_info_from_wire,
 )
 from execzmq.protocol.wire import Frame, Message
-from execzmq.settings import LONG_POLL, PROTOCOL_VERSION, Settings
+from execzmq.settings import LONG_POLL, PROTOCOL_VERSION, REPLIES_PER_SESSION, Settings
 from execzmq.types.events import Event
 from execzmq.types.params import ExecParams
 from execzmq.types.results import ProcessInfo, ReadResponse, ServerInfo, TerminateReport, signal_number
 
 OPEN_TIMEOUT = 5.0
 """Seconds in which a server that listens must answer a new client."""
+
+_AT_ONCE = REPLIES_PER_SESSION // 3
+"""Starts, and ends, that are under way; more wait here, as the server refuses what passes its bound."""
+
+
+class _Session:
+    """What a backend and the handles that it has given out share."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.starting = asyncio.Semaphore(_AT_ONCE)
+        self.ending = asyncio.Semaphore(_AT_ONCE)
+        self._writers: WeakValueDictionary[tuple[str, int], Writer] = WeakValueDictionary()
+
+    def writer(self, process_id: str, instance: int, *, is_first: bool) -> Writer:
+        """Return the one writer of this session to a process: all handles of it share its offset."""
+        key = (process_id, instance)
+        writer = self._writers.get(key)
+        if writer is None:
+            writer = self._writers[key] = Writer(self.connection, process_id, is_first=is_first)
+        return writer
 
 
 class RemoteBackend:
@@ -38,7 +59,7 @@ class RemoteBackend:
         self._connection = connection
         self._name = name
         self._is_local = _is_local(connection.info, host)
-        self._writers: WeakValueDictionary[tuple[str, int], Writer] = WeakValueDictionary()
+        self._shared = _Session(connection)
 
     @classmethod
     async def open(cls, info: ConnectionInfo, seconds: float = OPEN_TIMEOUT) -> RemoteBackend:
@@ -91,22 +112,23 @@ class RemoteBackend:
             content["process_id"] = self._connection.new_process_id()
             early = Early(self._connection, content["process_id"])
         try:
-            answer = await self._begin(content, buffers)
+            async with self._shared.starting:
+                answer = await self._begin(content, buffers)
         except BaseException:
             if early is not None:
                 early.close()
             raise
         process_id, instance = answer.content["process_id"], answer.content["instance"]
-        writer = partial(self._writer, process_id, instance, is_first=not answer.content["repeated"])
-        process = RemoteProcess(self._connection, process_id, instance, writer, early, _tell_every(params))
+        process = RemoteProcess(self._shared, process_id, instance, early, _tell_every(params))
+        if params.stdin == "pipe" or params.tty:
+            process.begin_writing(is_first=not answer.content["repeated"])
         return process
 
     async def attach(self, id_or_name: str) -> RemoteProcess:
         """Find a process; see `ExecBackend`."""
         answer = await self._connection.call("describe", {"id_or_name": id_or_name})
         info = process_info_from_wire(answer.content["process"])
-        writer = partial(self._writer, info.process_id, info.instance, is_first=False)
-        return RemoteProcess(self._connection, info.process_id, info.instance, writer)
+        return RemoteProcess(self._shared, info.process_id, info.instance)
 
     async def list_processes(self) -> list[ProcessInfo]:
         """Describe every process that is not forgotten, oldest first."""
@@ -137,18 +159,6 @@ class RemoteBackend:
         """Close the connection; idempotent. The server and its processes live on."""
         await self._connection.aclose()
 
-    def _writer(self, process_id: str, instance: int, *, is_first: bool) -> Writer:
-        """Return the one writer of this session to a process: all handles of it share its offset.
-
-        Args:
-            is_first: this session cannot have written to the process before.
-        """
-        key = (process_id, instance)
-        writer = self._writers.get(key)
-        if writer is None:
-            writer = self._writers[key] = Writer(self._connection, process_id, is_first=is_first)
-        return writer
-
     def statistics(self) -> dict[str, int]:
         """Return how much this client holds at the moment, and what it refused."""
         return self._connection.statistics()
@@ -163,22 +173,26 @@ class RemoteBackend:
 
 
 class RemoteProcess:
-    """A process of a server; see `ExecProcess` for each method."""
+    """A process of a server; see `ExecProcess` for each method.
+
+    Args:
+        early: what was heard of it since.
+        tell_every: bytes of output after which a follower tells how far it is; `None` = nobody waits for it.
+    """
 
     def __init__(
         self,
-        connection: Connection,
+        session: _Session,
         process_id: str,
         instance: int,
-        writer: Callable[[], Writer],
         early: Early | None = None,
         tell_every: int | None = None,
     ) -> None:
-        self._connection = connection
+        self._session = session
+        self._connection = session.connection
         self._process_id = process_id
         self._instance = instance
-        self._writer = writer
-        self._own_writer: Writer | None = None
+        self._writer: Writer | None = None
         self._early = early
         self._tell_every = tell_every
 
@@ -230,9 +244,17 @@ class RemoteProcess:
 
     async def write(self, data: bytes, end: bool = False) -> int:
         """Append to stdin; cancelled, a part may have been accepted, in order."""
-        if self._own_writer is None:
-            self._own_writer = self._writer()
-        return await self._own_writer.write(data, end)
+        writer = self._writer or self.begin_writing(is_first=False)
+        return await writer.write(data, end)
+
+    def begin_writing(self, *, is_first: bool) -> Writer:
+        """Get the writer of this session to the process; from then on this handle keeps it alive.
+
+        Args:
+            is_first: this session cannot have written to it before.
+        """
+        self._writer = self._session.writer(self._process_id, self._instance, is_first=is_first)
+        return self._writer
 
     async def signal(self, signal: str | int) -> None:
         """Send a signal to the command's process group."""
@@ -244,7 +266,8 @@ class RemoteProcess:
 
     async def terminate(self, grace: float = 5.0) -> TerminateReport:
         """End the whole tree and return what became of it."""
-        return report_from_wire((await self._ask("terminate", wait=grace, grace=grace)).content)
+        async with self._session.ending:
+            return report_from_wire((await self._ask("terminate", wait=grace, grace=grace)).content)
 
     async def claim_keyboard(self, take_over: bool = False) -> None:
         """Make this session the only one that may write and resize the terminal."""

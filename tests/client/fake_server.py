@@ -85,10 +85,10 @@ class FakeServer:
         content = {"process_id": process_id, "instance": instance, "seq": seq, "state": "running"}
         self._publish(f"p.{process_id}.tail", "process_tail", content, [])
 
-    def answer_late(self, method: str, answer: Answer) -> None:
-        """Answer the first request of a method, which had no reply."""
-        port, identity, message = next(one for one in self._received if one[2] is self.asked(method)[0])
-        self._reply(port, identity, message, method, answer)
+    def answer_late(self, message: Message, answer: Answer) -> None:
+        """Answer a request that had no reply when it came."""
+        port, identity = next((port, identity) for port, identity, one in self._received if one is message)
+        self._reply(port, identity, message, message.msg_type.removesuffix("_request"), answer)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return when `condition` holds; it is looked at after each request."""

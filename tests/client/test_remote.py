@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from execzmq import settings
-from execzmq.client import writer
+from execzmq.client import remote, writer
 from execzmq.client.remote import RemoteBackend
 from execzmq.errors import (
     ConnectionFailed,
@@ -32,6 +32,7 @@ from tests.client.fake_server import INSTANCE, Answer, FakeServer, Log, connecti
 from tests.support import ms
 
 TRUE = ExecParams(argv=(b"true",))
+CAT = ExecParams(argv=(b"cat",), stdin="pipe")
 
 
 @asynccontextmanager
@@ -128,6 +129,19 @@ async def test_start_at_a_newer_server_than_known(short_tmp: Path) -> None:
     assert {message.content["process_id"] for message in server.asked("start")} == {process.process_id}
 
 
+async def test_very_many_starts_at_once(short_tmp: Path) -> None:
+    """Starts beyond what a server takes at a time wait their turn, and none is refused or lost."""
+    server = FakeServer(short_tmp)
+    server.handlers["start"] = lambda _: None
+    async with opened(server) as backend:
+        starts = [asyncio.ensure_future(backend.start(TRUE)) for _ in range(400)]
+        await server.until(lambda: len(server.asked("start")) == remote._AT_ONCE)
+        server.handlers["start"] = _started
+        for message in server.asked("start"):
+            server.answer_late(message, _started(message))
+        assert len({process.process_id for process in await asyncio.gather(*starts)}) == 400
+
+
 async def test_abandoned_iterator_is_closed(short_tmp: Path) -> None:
     """A `for` that is left in the middle leaves no follower behind."""
     server = FakeServer(short_tmp)
@@ -147,7 +161,7 @@ async def test_large_write_goes_in_pieces(short_tmp: Path) -> None:
     server.handlers["write"] = stdin.write
     data = os.urandom(2 * settings.WRITE_PIECE + 5)
     async with opened(server) as backend:
-        process = await backend.start(TRUE)
+        process = await backend.start(CAT)
         assert await process.write(data, end=True) == len(data)
         with pytest.raises(StdinClosed):
             await process.write(b"more")
@@ -162,7 +176,7 @@ async def test_writes_of_many_tasks_stay_whole(short_tmp: Path) -> None:
     server.handlers["write"] = stdin.write
     server.handlers["describe"] = lambda _: {"process": _description("p")}
     async with opened(server) as backend:
-        process = await backend.start(dataclasses.replace(TRUE, process_id="p"))
+        process = await backend.start(dataclasses.replace(CAT, process_id="p"))
         other = await backend.attach("p")
         await asyncio.gather(*(handle.write(b"0123456789") for handle in (process, other) * 5))
     assert stdin.data == b"0123456789" * 10
@@ -175,7 +189,7 @@ async def test_write_whose_answer_is_lost_c64(short_tmp: Path, monkeypatch: pyte
     server, stdin = FakeServer(short_tmp), Stdin(lose=2)
     server.handlers["write"] = stdin.write
     async with opened(server) as backend:
-        process = await backend.start(TRUE)
+        process = await backend.start(CAT)
         await process.write(b"once ")
         await process.write(b"and no more")
     assert stdin.data == b"once and no more"
@@ -188,7 +202,7 @@ async def test_write_without_a_connection_does_not_hang_later(
     monkeypatch.setattr("execzmq.client.core.SERVER_GONE", ms(50))
     server, stdin = FakeServer(short_tmp), Stdin()
     async with opened(server) as backend:
-        process = await backend.start(TRUE)
+        process = await backend.start(CAT)
         server.close()
         for _ in range(2):
             with pytest.raises(ServerLost):
@@ -204,7 +218,7 @@ async def test_cancelled_write_is_not_doubled(short_tmp: Path, monkeypatch: pyte
     """After a write that was given up while on its way, the next one goes on where that came to."""
     server, stdin = FakeServer(short_tmp), Stdin()
     async with opened(server) as backend:
-        process = await backend.start(TRUE)
+        process = await backend.start(CAT)
         writing = asyncio.ensure_future(process.write(b"taken "))
         await server.until(lambda: bool(server.asked("write")))
         writing.cancel()
@@ -213,7 +227,7 @@ async def test_cancelled_write_is_not_doubled(short_tmp: Path, monkeypatch: pyte
         server.handlers["write"] = stdin.write
         monkeypatch.setattr(writer, "_BLOCKED", ms(50))
         next_one = asyncio.ensure_future(process.write(b"next"))
-        server.answer_late("write", {"offset": len(stdin.data)})
+        server.answer_late(server.asked("write")[0], {"offset": len(stdin.data)})
         await next_one
     assert stdin.data == b"taken next"
 
@@ -229,7 +243,7 @@ async def test_blocked_write_waits_while_the_server_lives(
     )
     server.handlers["describe"] = lambda _: next(looks)
     async with opened(server) as backend:
-        process = await backend.start(TRUE)
+        process = await backend.start(CAT)
         with pytest.raises(ProcessNotFound):
             await process.write(b"x")
     assert len(server.asked("write")) == 1
