@@ -43,8 +43,9 @@ class ExecZMQError(Exception):
         self.message = message
         self.details = details
         if OSError in type(self).__mro__:
-            for name in ("errno", "filename"):
-                setattr(self, name, details.get(name))
+            names = {"errno": details.get("errno"), "filename": details.get("cwd") or details.get("program")}
+            for name, value in names.items():
+                setattr(self, name, details.get(name, value))
 
     def __str__(self) -> str:
         return self.message

@@ -255,6 +255,10 @@ def test_command_that_does_not_exist(client: Client) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         client.run(["/no/such/program"])
     assert isinstance(caught.value, CommandNotFound)
+    assert (caught.value.errno, caught.value.filename) == (2, "/no/such/program")
+    with pytest.raises(FileNotFoundError) as missing:
+        client.run("true", cwd="/no/such/folder")
+    assert missing.value.filename == "/no/such/folder"
 
 
 def test_interrupt_ends_the_tree_c12(client: Client, tmp_path: Path) -> None:
