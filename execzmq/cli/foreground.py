@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from execzmq import errors
@@ -87,6 +87,16 @@ async def beside(work: Any) -> AsyncIterator[None]:
         await asyncio.wait((task,))
         if not task.cancelled():
             task.result()
+
+
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Do `work` to its end, also where we are cancelled meanwhile; that is raised afterwards."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise
 
 
 async def feed(process: ExecProcess, source: Input) -> None:

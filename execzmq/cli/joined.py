@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 from execzmq.cli import replay, say
-from execzmq.cli.foreground import DRAIN, copy
+from execzmq.cli.foreground import DRAIN, copy, to_the_end
 from execzmq.cli.input import Input, is_terminal
 from execzmq.cli.keyboard import DetachKeys, Keyboard
 from execzmq.cli.output import Output
@@ -63,7 +63,7 @@ class JoinedTerminal:
                 fitting = asyncio.create_task(self._fit())
                 return await _first_of(watching, typing, fitting)
             finally:
-                await self._keyboard.release()
+                await to_the_end(self._keyboard.release())
 
     async def _type(self) -> None:
         source = Input(0)

@@ -55,6 +55,7 @@ class Keyboard:
         self._tell = tell
         self._watch = watch
         self._refused = False
+        self._has_asked = False
 
     async def claim(self, *, take_over: bool = False) -> bool:
         """Take the keyboard if it is free; tell who to ask where it is not.
@@ -64,6 +65,7 @@ class Keyboard:
         """
         if self._watch:
             return False
+        self._has_asked = True
         try:
             await self._process.claim_keyboard(take_over)
         except Conflict as error:
@@ -111,9 +113,10 @@ class Keyboard:
             await self.fit()
 
     async def release(self) -> None:
-        """Hand the keyboard back."""
-        if self.is_held:
-            self.is_held = False
+        """Hand the keyboard back, also one whose claim was cancelled before its answer came."""
+        self.is_held = False
+        if self._has_asked:
+            self._has_asked = False
             with contextlib.suppress(ExecZMQError):  # process or server may have gone, and the claim with it
                 await self._process.release_keyboard()
 

@@ -1,5 +1,7 @@
 """Whose keys count, and which keys detach."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +111,22 @@ async def test_lost_keyboard_is_told() -> None:
     assert "taken" in told[0]
     await keyboard.fit()
     assert [call for call in process.calls if call[0] == "resize"] == [("resize", 30, 90)]
+
+
+async def test_cancelled_claim_is_handed_back() -> None:
+    """A claim that was cancelled before its answer came may have been granted: it is handed back."""
+
+    class Slow(Shared):
+        async def claim_keyboard(self, take_over: bool = False) -> None:
+            await super().claim_keyboard(take_over)
+            raise asyncio.CancelledError
+
+    process = Slow("p", [])
+    keyboard = _keyboard(process, [])
+    with pytest.raises(asyncio.CancelledError):
+        await keyboard.claim()
+    await keyboard.release()
+    assert process.calls[-1][0] == "release_keyboard"
 
 
 async def test_watcher_claims_nothing() -> None:
