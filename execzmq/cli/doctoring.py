@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 
 from execzmq import connection, settings
+from execzmq.cli import say
 from execzmq.cli.options import json_option, on_option
 from execzmq.cli.session import connected, go
 from execzmq.cli.text import plain, printable, size
@@ -60,12 +61,12 @@ def doctor_command(on: str | None, as_json: bool) -> int:
 async def _doctor(on: str | None, as_json: bool) -> int:
     findings = [*_here(), *await _server(on)]
     if as_json:
-        click.echo(json.dumps([plain(one) for one in findings], indent=2))
+        say.listing(json.dumps([plain(one) for one in findings], indent=2))
     else:
         for one in findings:
-            click.echo(printable(f"{'ok ' if one.ok else 'BAD'}  {one.name}: {one.text}"))
+            say.listing(printable(f"{'ok ' if one.ok else 'BAD'}  {one.name}: {one.text}"))
             if not one.ok and one.remedy:
-                click.echo(printable(f"     -> {one.remedy}"))
+                say.listing(printable(f"     -> {one.remedy}"))
     return 0 if all(one.ok for one in findings) else 1
 
 

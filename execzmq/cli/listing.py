@@ -33,11 +33,11 @@ async def _ps(on: str | None, show_all: bool, as_json: bool) -> int:
         found = await backend.list_processes()
     shown = [info for info in found if show_all or info.state not in ("closed", "failed")]
     if as_json:
-        click.echo(json.dumps([plain(info) for info in shown], indent=2))
+        say.listing(json.dumps([plain(info) for info in shown], indent=2))
         return 0
     now = time.time()
     for line in table([_HEADS, *(_row(info, now) for info in shown)], width()):
-        click.echo(line)
+        say.listing(line)
     return 0
 
 

@@ -64,7 +64,7 @@ def start_command(on: str | None, interactive: bool, tty: bool, **asked: Any) ->
 async def _start(on: str | None, *, stdin: bool, tty: bool, asked: dict[str, Any]) -> int:
     async with connected(on, start=True) as backend:
         process = await backend.start(params_of(backend, asked, stdin=stdin, tty=tty))
-        click.echo(process.process_id)
+        say.listing(process.process_id)
     return 0
 
 

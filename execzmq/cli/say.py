@@ -9,6 +9,8 @@ import sys
 import termios
 from pathlib import Path
 
+import click
+
 from execzmq import errors
 from execzmq.types.events import Gap
 from execzmq.types.results import ExitResult
@@ -29,6 +31,16 @@ def line(text: str) -> None:
     printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words)
     with contextlib.suppress(OSError):
         os.write(2, f"execzmq: {printable}{_line_end()}".encode(errors="backslashreplace"))
+
+
+def listing(text: str) -> None:
+    """Write a line of a listing to stdout; what its encoding does not have is escaped.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    click.echo(text.encode(encoding, "backslashreplace"))
 
 
 def gap(event: Gap) -> None:

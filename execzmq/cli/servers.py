@@ -33,11 +33,11 @@ def connections_command(as_json: bool) -> int:
 async def _connections(as_json: bool) -> int:
     found = known()
     if as_json:
-        click.echo(json.dumps([_entry(one) for one in found], indent=2))
+        say.listing(json.dumps([_entry(one) for one in found], indent=2))
         return 0
     rows = [("NAME", "STATE", "PID", "HOST", "FILE"), *map(_row, found)]
     for line in table(rows, width()):
-        click.echo(line)
+        say.listing(line)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import termios
 from collections.abc import AsyncIterator, Callable
@@ -16,6 +17,9 @@ from execzmq.cli.modes import ScreenModes
 from execzmq.errors import ExecZMQError
 from execzmq.types.backend import ExecProcess
 from execzmq.types.params import TtySize
+
+_STOPPED_SECONDS = 0.5
+"""Seconds after which a terminal that takes no output counts as stopped."""
 
 
 class Terminal:
@@ -56,8 +60,9 @@ class Terminal:
         termios.tcsetattr(self._fd, termios.TCSANOW, raw_modes(self._saved))
 
     def _give_back(self) -> None:
-        with contextlib.suppress(OSError):
-            if undo := self.modes.undo():
+        undo = self.modes.undo()
+        if undo and _takes_output(self._fd):
+            with contextlib.suppress(OSError):
                 os.write(self._fd, undo)
         before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # clearing up must not stop us
         try:
@@ -97,6 +102,13 @@ def size_of(*fds: int) -> TtySize:
             if size.lines > 0 and size.columns > 0:
                 return TtySize(size.lines, size.columns)
     return TtySize()
+
+
+def _takes_output(fd: int) -> bool:
+    """Tell whether a terminal takes output; one that has been stopped must not hold up our end."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return bool(poll.poll(_STOPPED_SECONDS * 1000))
 
 
 @contextlib.asynccontextmanager

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.shell import execzmq
+from execzmq.cli import commands
 
 
 @pytest.fixture
 def servers(no_leaks: None) -> Iterator[None]:
     """Let the test start servers; end them, with their processes, after it."""
     yield
-    done = execzmq("shutdown", "--all")
-    assert done.returncode == 0, done.stderr
+    assert commands.run(["shutdown", "--all"]) == 0

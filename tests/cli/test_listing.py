@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.cli.shell import EXECZMQ, UserTerminal, execzmq, read_until, running
+from tests.cli.shell import EXECZMQ, UserTerminal, environ, execzmq, read_until, running
 from tests.support import deadline
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("servers")]
@@ -100,3 +100,11 @@ def test_prefix_of_an_id() -> None:
     assert done.returncode == 125
     assert b"alpha-1, alpha-2" in done.stderr
     assert b"ps --all" in execzmq("logs", "gamma").stderr
+
+
+def test_listing_in_an_encoding_that_lacks_a_character() -> None:
+    """Where stdout cannot hold a character, it is escaped."""
+    execzmq("run", "--", "true", "naïve→")
+    done = execzmq("ps", "-a", env=environ(PYTHONIOENCODING="latin-1", PYTHONUTF8="0"))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "naïve".encode("latin-1") + rb"\u2192" in done.stdout
