@@ -1,4 +1,4 @@
-"""Large outputs: to a file, to a reader that sleeps, to nobody. Every byte, or the loss counted to the byte."""
+"""Large outputs: to a file, to a reader that sleeps, to nobody; no byte is missed in silence."""
 
 import subprocess
 from pathlib import Path
@@ -111,7 +111,7 @@ async def flood_nobody(size: int, budget: int, disk_budget: int) -> None:
 
 
 async def test_a_flood_to_nobody_is_bounded_c43() -> None:
-    """200 MB where 8 MiB are kept and 32 are there: both ends exact, what is lost between them counted to the byte."""
+    """200 MB where 8 MiB are kept and 32 are there: both ends exact, the loss told to the byte."""
     await flood_nobody(200 * MB, 8 << 20, 32 << 20)
 
 

@@ -52,7 +52,7 @@ class Desk:
         self.sent: list[tuple[str, list[Any], Message]] = []
         self.takes: bool | Exception = True
         self.codec = Codec(KEY, "client-1")
-        self.sessions = sessions or Sessions()
+        self.sessions = Sessions() if sessions is None else sessions
         self.answers: Answers[Reply | ExecZMQError] = Answers()
         self.dispatcher = Dispatcher(
             Codec(KEY, EPOCH), EPOCH, handlers, self.answers, self.sessions, self._send, lambda: self.now
