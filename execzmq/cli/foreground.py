@@ -59,6 +59,8 @@ async def copy(
         if not scope.expired():
             raise
     await output.finish()
+    if result is None:  # its end came before `after_seq`
+        result = (await process.info()).result
     if result is None:
         raise errors.RemoteProtocolError(f"the events of {process.process_id} ended without its end")
     return result

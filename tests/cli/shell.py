@@ -63,9 +63,9 @@ def read_until(fd: int, wanted: bytes, *, said: bytes = b"") -> bytes:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         ready = poll.poll(limit.left() * 1000)
-        assert ready, f"{wanted!r} is not in {said!r}"
+        assert ready, f"{wanted!r} is not in {said[-500:]!r}"
         piece = os.read(fd, 65536)
-        assert piece, f"{wanted!r} is not in {said!r}, and nothing follows"
+        assert piece, f"{wanted!r} is not in {said[-500:]!r}, and nothing follows"
         said += piece
     return said
 

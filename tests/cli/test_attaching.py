@@ -162,3 +162,36 @@ def test_interrupt_leaves_the_process() -> None:
         assert attached.wait() == 130
     (info,) = json.loads(execzmq("ps", "--json").stdout)
     assert info["state"] == "running"
+
+
+def test_ended_process_is_shown() -> None:
+    """Attached to what has ended one sees its last screen and ends as it ended."""
+    process = _start("-t", "--", "sh", "-c", "echo last words; exit 6")
+    assert execzmq("wait", process).returncode == 6
+    with UserTerminal("attach", process) as terminal:
+        terminal.expect(b"last words")
+        assert terminal.end() == 6
+        assert terminal.is_as_before()
+
+
+def test_program_with_a_long_past_draws_anew() -> None:
+    """Where the past is longer than what is shown, the program is made to draw its screen for the holder."""
+    code = KEYS.replace('say("ready")', 'os.write(1, b"past\\r\\n" * 40000); say("ready")')
+    process = _start("-t", "--", *child(code))
+    with running("logs", "-f", process) as logs:
+        assert logs.stdout is not None
+        read_until(logs.stdout.fileno(), b"ready")
+    with UserTerminal("attach", process, rows=24, cols=80) as terminal:
+        seen = terminal.expect(b"ready\r\n.*size 24x80")
+        assert 60_000 < seen.count(b"past\r\n") * 6 < 70_000
+        terminal.type(b"q")
+        assert terminal.end() == 7
+
+
+def test_missing_process_leaves_the_terminal_alone() -> None:
+    """What cannot be attached to is an error in one line, at a terminal as elsewhere."""
+    _start("--", "true")
+    with UserTerminal("attach", "nobody") as terminal:
+        terminal.expect(b"execzmq: no process 'nobody'; `execzmq ps --all` lists them\r\n")
+        assert terminal.end() == 125
+        assert terminal.is_as_before()

@@ -97,3 +97,19 @@ def test_terminal_is_restored_when_the_server_dies() -> None:
 def _kill_server() -> None:
     (server,) = json.loads(execzmq("connections", "--json").stdout)
     os.kill(server["pid"], signal.SIGKILL)
+
+
+def test_users_terminal_is_out_of_reach_c75() -> None:
+    """A command has no way to the terminal of who runs it, nor of who has started the server."""
+    with UserTerminal("run", "--", "sh", "-c", "echo LEAK >/dev/tty") as terminal:
+        seen = terminal.expect(b"/dev/tty[^\n]*\n")
+        assert terminal.end() != 0
+        assert b"LEAK" not in seen
+
+
+def test_terminal_and_pipe_do_not_mix() -> None:
+    """`run -it` without a terminal at stdin is refused before anything is started."""
+    done = execzmq("run", "-it", "--", "true", input=b"")
+    assert done.returncode == 125
+    assert b"leave -t out" in done.stderr
+    assert execzmq("ps").returncode == 125
