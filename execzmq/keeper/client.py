@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from execzmq.keeper.channel import Channel, Packet
 from execzmq.keeper.diagnose import explain
+from execzmq.keeper.farewells import Farewells
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from, process_from
 from execzmq.keeper.launch import Launch, SpawnError, check_launch
 from execzmq.keeper.listener import connect
@@ -119,6 +120,7 @@ class KeeperClient:
         self._pending = _Pending()
         self._running: dict[str, SpawnedProcess] = {}
         self._outbox = Outbox(channel, self._lose)
+        self._farewells = Farewells(lambda ids: self._send({"op": "forget", "ids": ids}))
         self._is_losing = False
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
@@ -140,9 +142,7 @@ class KeeperClient:
             state_dir: the folder; this process must hold its lock.
             mode: what the end of the connection means: `keep` lets the commands run on, `end` ends them all.
             on_process: called for each command that the keeper has already.
-            on_exit: called at each end of a command with its key, status (wait(2)) and resource usage; for
-                one that
-                is found ended, right after `on_process`.
+            on_exit: called at each end with key, status and rusage; of one found ended, after `on_process`.
             on_lost: called once when the keeper has gone without being asked to.
 
         Raises:
@@ -219,8 +219,8 @@ class KeeperClient:
         self._send({"op": "close", "id": process_id, "name": name})
 
     def forget(self, process_id: str) -> None:
-        """Let the keeper drop an ended command and all its descriptors."""
-        self._send({"op": "forget", "id": process_id})
+        """Let the keeper drop an ended command and all its descriptors, soon: many are told at once."""
+        self._farewells.add(process_id)
 
     def abandon(self, process_id: str) -> None:
         """Let the keeper kill a command's group if it runs, and forget it without an `on_exit`."""
@@ -241,6 +241,7 @@ class KeeperClient:
 
     def close(self) -> None:
         """End the connection; `mode` says what becomes of the commands. Who waits gets KeeperLost."""
+        self._farewells.flush()
         self._disconnect(KeeperLost("the connection to the keeper was closed"))
 
     async def aclose(self) -> None:
@@ -251,11 +252,11 @@ class KeeperClient:
         self.close()
         if self._mode == "end":
             await self._wait_process()
-        elif self._process is not None:
+        elif self._process:
             self._process.close()
 
     async def _wait_process(self) -> None:
-        if self._process is not None:
+        if self._process:
             await asyncio.shield(self._process.ended)
 
     async def _greet(self) -> bool:
@@ -267,7 +268,7 @@ class KeeperClient:
                 await self._pending.ready
         except BaseException as exc:
             self.close()
-            if self._process is not None:
+            if self._process:
                 self._process.kill()
             if isinstance(exc, KeeperLost):
                 return False
@@ -344,8 +345,7 @@ class KeeperClient:
 
     def _on_ended(self, message: Message) -> None:
         ended = exit_from(message)
-        process = self._running.pop(ended.process_id, None)
-        if process is not None:
+        if process := self._running.pop(ended.process_id, None):
             process.exit = ended
         # Whoever waits for the spawn was woken before and runs first.
         self._loop.call_soon(self._on_exit, ended.process_id, ended.status, ended.rusage)
@@ -369,7 +369,7 @@ class KeeperClient:
         if self._is_closed or self._is_losing:
             return
         self._is_losing = True
-        # The socket tells its error once and before the last words, which may be why the keeper refuses.
+        # The socket tells its error before the last words, which may be why the keeper refuses.
         for _ in range(2):
             with contextlib.suppress(EOFError, OSError):
                 self._take_all()
@@ -383,6 +383,7 @@ class KeeperClient:
         if self._is_closed:
             return
         self._is_closed = True
+        self._farewells.drop()
         self._loop.remove_reader(self._channel.fileno())
         self._outbox.close()
         self._channel.close()

@@ -28,7 +28,7 @@ FROM_SERVER: dict[str, dict[str, type | tuple[type, ...]]] = {
     "hold": {"id": str, "name": str},
     "mark": {"id": str, "flag": str, "on": bool},
     "close": {"id": str, "name": str},
-    "forget": {"id": str},
+    "forget": {"ids": list},
     "abandon": {"id": str},
     "quit": {},
 }

@@ -115,7 +115,17 @@ class Requests:
         self._table.find(message["id"]).close_name(message["name"])
 
     def _forget(self, message: Message, fds: list[int]) -> None:
-        record = self._table.find(message["id"])
+        """Drop all that have ended; the first that cannot be dropped is named when the others are."""
+        refused: SpawnError | None = None
+        for process_id in message["ids"]:
+            try:
+                self._forget_one(self._table.find(process_id))
+            except SpawnError as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
+    def _forget_one(self, record: Record) -> None:
         if record.status is None:
             raise SpawnError("running", None, f"process {record.process_id!r} still runs")
         self._table.forget(record)

@@ -208,8 +208,8 @@ class StreamPump:
         return self._source.fd
 
     def start(self) -> None:
-        """Begin to listen."""
-        self._listen()
+        """Begin to listen, in the next turn of the loop: a command that has ended by then costs less."""
+        self._loop.call_soon(self._listen)
 
     def pause(self) -> None:
         """Let the writer wait; what is pending still becomes an event."""

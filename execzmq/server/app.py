@@ -205,10 +205,9 @@ async def serve(name: str, settings: Settings, ready: Callable[[ConnectionInfo],
 
 
 def _new_connection(state: StateFolder) -> ConnectionInfo:
-    folder = connection.private_folder(connection.socket_folder(state.name))
     return ConnectionInfo(
         transport="ipc",
-        ip=str(folder / connection.SOCKET_PREFIX),
+        ip=str(state.sockets / connection.SOCKET_PREFIX),
         shell_port=_PORTS["shell"],
         control_port=_PORTS["control"],
         stdin_port=_PORTS["stdin"],

@@ -103,6 +103,7 @@ class Dispatcher:
         self._send = send
         self._clock = clock
         self._tasks: set[asyncio.Future[Reply]] = set()
+        self._routes: dict[tuple[str, str, str], list[Any]] = {}
         self.last_request = clock()
         self.statistics = {"requests": 0, "refused": 0, "unreadable": 0, "unsent": 0}
 
@@ -151,11 +152,15 @@ class Dispatcher:
         except Exception as error:
             self._finish(socket, routing, caller, message, _told(error))
             return
+        key = caller.peer.user_id, caller.session, caller.msg_id
         if reply is None:
+            # The client has connected anew: the answer must go to where it is now.
+            self._routes[key][:] = routing
             return
         if isinstance(reply, Reply | ExecZMQError):
             self._finish(socket, routing, caller, message, reply)
             return
+        self._routes[key] = routing
         if isinstance(reply, Later):
             reply.subscribe(partial(self._finish, socket, routing, caller, message))
             return
@@ -193,6 +198,7 @@ class Dispatcher:
     ) -> None:
         self._tasks.discard(done)
         if done.cancelled():
+            self._routes.clear()  # the server ends
             return
         error = done.exception()
         if error is None:
@@ -203,6 +209,7 @@ class Dispatcher:
     def _finish(
         self, socket: str, routing: list[Any], caller: Caller, message: Message, reply: Reply | ExecZMQError
     ) -> None:
+        self._routes.pop((caller.peer.user_id, caller.session, caller.msg_id), None)
         method = METHODS.get(message.msg_type.removesuffix("_request"))
         if method is not None and not method.idempotent:
             self._answers.finish(caller.peer.user_id, caller.session, caller.msg_id, reply, self._clock())

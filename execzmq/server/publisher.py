@@ -49,6 +49,7 @@ class _Tail:
     process: ManagedProcess
     since: float
     next: int = 0
+    frames: list[Any] | None = None
 
 
 class Publisher:
@@ -147,7 +148,7 @@ class Publisher:
         if tail is None or tail.process is not process:
             self._tails[process.process_id] = _Tail(process, now)
         else:
-            tail.since, tail.next = now, 0
+            tail.since, tail.next, tail.frames = now, 0, None
         if self._ticker is None:
             self._ticker = self._loop.call_later(_TICK, self._tick)
 
@@ -155,28 +156,37 @@ class Publisher:
         now = self._clock()
         for process_id, tail in list(self._tails.items()):
             if now - tail.since >= TAIL_DELAYS[tail.next]:
-                self._tail(tail.process)
+                self._repeat(tail)
                 tail.next += 1
                 if tail.next == len(TAIL_DELAYS):
                     del self._tails[process_id]
         self._ticker = self._loop.call_later(_TICK, self._tick) if self._tails else None
 
-    def _tail(self, process: ManagedProcess) -> None:
-        if not self._interest.watches(process.process_id):
+    def _repeat(self, tail: _Tail) -> None:
+        if not self._interest.watches(tail.process.process_id):
             return
-        content = {
-            "process_id": process.process_id,
-            "instance": process.instance,
-            "seq": process.log.last_seq,
-            "state": process.life.public,
-        }
-        self._publish(_topic(process, "tail"), "process_tail", content)
+        if tail.frames is None:
+            tail.frames = [
+                _topic(tail.process, "tail"),
+                *self._codec.encode("process_tail", _end_of(tail.process)),
+            ]
+        self._send(tail.frames)
+        self.sent += 1
 
     def _publish(
         self, topic: bytes, msg_type: str, content: dict[str, Any], buffers: list[bytes] | None = None
     ) -> None:
         self._send([topic, *self._codec.encode(msg_type, content, buffers=buffers or ())])
         self.sent += 1
+
+
+def _end_of(process: ManagedProcess) -> dict[str, Any]:
+    return {
+        "process_id": process.process_id,
+        "instance": process.instance,
+        "seq": process.log.last_seq,
+        "state": process.life.public,
+    }
 
 
 def _topic(process: ManagedProcess, kind: str) -> bytes:

@@ -31,19 +31,21 @@ class StateFolder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.path = connection.private_folder(connection.state_folder(name))
-        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.sockets = connection.private_folder(connection.socket_folder(name))
+        self._locks: list[int] = []
         try:
-            self._take_lock()
+            # Two homes may share one runtime folder: whoever binds there must be alone there too.
+            for folder in (self.path, self.sockets):
+                self._take_lock(folder / "lock")
             self._check_format()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Give the lock back; idempotent."""
-        lock, self._lock = self._lock, -1
-        if lock != -1:
-            os.close(lock)
+        """Give the locks back; idempotent."""
+        while self._locks:
+            os.close(self._locks.pop())
 
     def key(self) -> str:
         """Return the key of the last life, so that its clients come back, or a new one."""
@@ -66,17 +68,19 @@ class StateFolder:
         for path in (self.connection_file, connection.runtime_file(self.name)):
             connection.remove_connection_file(path, pid=info.pid, epoch=info.epoch)
 
-    def _take_lock(self) -> None:
+    def _take_lock(self, path: Path) -> None:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._locks.append(lock)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip()
+            pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
             message = (
                 f"a server named {self.name!r} runs already (pid {pid or 'unknown'}); use it or end it first"
             )
             raise Conflict(message, name=self.name, pid=int(pid) if pid.isdigit() else None) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
 
     def _check_format(self) -> None:
         path = self.path / "state.json"

@@ -106,6 +106,7 @@ class Harness:
 
     async def settle(self) -> None:
         """Wait until the keeper has done all that it was asked for."""
+        self.client._farewells.flush()
         with pytest.raises(SpawnError):
             await self.client.release("nobody")
 

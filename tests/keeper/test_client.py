@@ -130,6 +130,7 @@ async def test_forget_needs_an_end(short_tmp: Path, caplog: pytest.LogCaptureFix
     async with keeper(short_tmp) as own:
         process = await own.client.spawn(shell("read x; exit 4", stdin="pipe"))
         own.client.forget("p")
+        await own.settle()
         os.write(process.fds["stdin"], b"\n")
         assert os.waitstatus_to_exitcode(await own.exit("p")) == 4
         assert "still runs" in caplog.text

@@ -405,7 +405,7 @@ async def test_bad_messages_are_answered_and_nothing_dies(short_tmp: Path) -> No
             b'{"op":"spawn","id":"x","argv":["true"],"env":"","stdin":"fd","fds":["stdin"]}',
             b'{"op":"hold","id":"x","name":"in"}',
             b'{"op":"hold","id":"x","name":"stdout"}',
-            b'{"op":"forget","id":"nobody"}',
+            b'{"op":"forget","ids":["nobody"]}',
             b'{"memfd":12}',
         ):
             sock.send(body)
@@ -426,7 +426,7 @@ async def test_descriptors_nobody_wants_are_closed(short_tmp: Path) -> None:
         before = len(os.listdir(f"/proc/{process.pid}/fd"))
         reader, writer = os.pipe()
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [writer]))]
-        sock.sendmsg([b'{"op":"forget","id":"nobody"}'], rights)
+        sock.sendmsg([b'{"op":"forget","ids":["nobody"]}'], rights)
         sock.recv(4096)
         os.close(writer)
         assert os.read(reader, 1) == b""
