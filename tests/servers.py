@@ -21,6 +21,8 @@ from tests.support import deadline
 MOST_MEMORY = 100 * MIB
 """Bytes that a server may have resident, whatever its clients and commands do."""
 
+_SERVE = (sys.executable, "-X", "faulthandler", "-m", "execzmq", "serve")
+
 
 class ServerProcess:
     """A server that runs: `execzmq serve --name NAME`, its log in a file."""
@@ -32,7 +34,7 @@ class ServerProcess:
         ready, told = os.pipe()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "execzmq", "serve", "--name", name, *options, "--ready-fd", str(told)],
+                [*_SERVE, "--name", name, *options, "--ready-fd", str(told)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -108,10 +110,11 @@ class ServerProcess:
             self.signal(signal.SIGCONT)
             self.signal(signal.SIGTERM)
             try:
-                self.wait(30.0)
-            finally:
-                self.process.kill()
+                self.wait(15.0)
+            except subprocess.TimeoutExpired:
+                self.signal(signal.SIGABRT)  # its log then tells where it hangs
                 self.process.wait()
+                raise AssertionError(f"the server does not end: {self.log.read_text()[-4000:]}") from None
 
     def _status(self, name: str) -> int:
         found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{self.pid}/status").read_text(), re.M)
