@@ -21,7 +21,8 @@ from tests.support import deadline
 MOST_MEMORY = 100 * MIB
 """Bytes that a server may have resident, whatever its clients and commands do."""
 
-_SERVE = (sys.executable, "-X", "faulthandler", "-m", "execzmq", "serve")
+SERVE = (sys.executable, "-X", "faulthandler", "-m", "execzmq", "serve")
+"""The command line of a server, which tells where it is when SIGABRT ends it."""
 
 
 class ServerProcess:
@@ -34,7 +35,7 @@ class ServerProcess:
         ready, told = os.pipe()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [*_SERVE, "--name", name, *options, "--ready-fd", str(told)],
+                [*SERVE, "--name", name, *options, "--ready-fd", str(told)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

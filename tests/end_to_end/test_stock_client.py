@@ -11,7 +11,7 @@ from tests.support import deadline, wait_until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its own imports; none of them is ours to mend
-    from jupyter_client.blocking import BlockingKernelClient
+    from jupyter_client.blocking.client import BlockingKernelClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
