@@ -87,8 +87,9 @@ class Links:
         self._broadcasts.socket.setsockopt(zmq.SUBSCRIBE, topic)
 
     def unsubscribe(self, topic: bytes) -> None:
-        """Take one `subscribe` of that topic back."""
-        self._broadcasts.socket.setsockopt(zmq.UNSUBSCRIBE, topic)
+        """Take one `subscribe` of that topic back; a closed link has none any more."""
+        if not self._is_closed:
+            self._broadcasts.socket.setsockopt(zmq.UNSUBSCRIBE, topic)
 
     async def heart_beats(self, seconds: float) -> bool:
         """Tell whether the server's heart answers within `seconds`; a busy server's does."""
