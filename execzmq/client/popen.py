@@ -37,19 +37,25 @@ class Popen:
     """A command with `subprocess.Popen`'s attributes and methods.
 
     Its defaults are `subprocess.Popen`'s own (a str is a program's name unless `shell` is given), except
-    that nothing is inherited, since the command runs elsewhere:
+    that nothing is inherited, since the command is not a child of this process:
 
-    * stdout and stderr that are not given are copied to the caller's own; stdin that is not given is empty.
+    * stdout and stderr that are not given are copied to the caller's own; stdin that is not given is empty,
+      with `INHERIT` the caller's own is read.
     * A file or descriptor given as stdin, stdout or stderr stays in the caller; its bytes are copied, whether
-      or not anyone calls `communicate`. `wait` returns when what the command wrote is in the files; an error
-      of such a file is raised there.
+      or not anyone calls `communicate`, and the command sees a pipe. `wait` returns when what the command
+      wrote is in the files; an error of such a file is raised there.
     * `PIPE` makes a real pipe, whose end can be another command's stdin or stdout. When its reader closes it,
       the command gets SIGPIPE once more output comes.
     * A reader that sleeps loses nothing. `wait` and `poll` see the exit even while unread output is waiting.
-    * The signals go to the command's process group; `kill` ends the whole tree. After KeyboardInterrupt, a
-      `with` block passes SIGINT on, as the terminal would.
-    * Keywords whose work would have to be done in the child by this process (`preexec_fn`, `pass_fds`,
-      `user` …) raise ValueError.
+    * `send_signal` and `terminate` reach the command's process group; `kill` ends the whole tree. The command
+      has a session of its own, so the terminal's Ctrl-C does not reach it; after KeyboardInterrupt, a `with`
+      block passes SIGINT on.
+    * Text is UTF-8 unless `encoding` is given; in output what is none is replaced unless `errors` is given.
+    * `pid` is a number of the machine where the command runs. When the caller ends without a wait, the
+      command goes on.
+    * Keywords whose work would have to be done in the child by this process raise ValueError unless they
+      ask for what holds anyway: `preexec_fn`, `pass_fds`, `close_fds=False`, `restore_signals=False`,
+      `process_group`, `user`, `group`, `extra_groups`, `startupinfo`, `creationflags`.
 
     Args:
         args: the command.
