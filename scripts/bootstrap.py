@@ -68,6 +68,8 @@ def install(python: str) -> None:
     pip = [python, "-m", "pip"] if has_pip(python) else [sys.executable, "-m", "pip", "--python", python]
     options = ["--quiet", "--disable-pip-version-check", "--no-input"]
     run([*pip, "install", *options, "--editable", ".[dev]"])
+    # A checkout has no compiled modules, and where none are written each start would compile them anew.
+    run([python, "-m", "compileall", "-q", "execzmq"])
 
 
 def has_pip(python: str) -> bool:
