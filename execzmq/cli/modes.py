@@ -44,11 +44,6 @@ class ScreenModes:
         self._charset = False
         self._rest = b""
 
-    @property
-    def is_alternate(self) -> bool:
-        """Whether the program draws on the alternate screen."""
-        return not self._modes.isdisjoint(_ALTERNATE)
-
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the output; sequences may be cut anywhere."""
         if self._rest:

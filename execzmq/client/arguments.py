@@ -13,6 +13,7 @@ from typing import IO, Any, Final, TypeAlias, TypedDict
 
 from execzmq.errors import InvalidRequest, WorkingDirectoryMissing
 from execzmq.types.params import (
+    SECRET_NAMES,
     Backpressure,
     EnvPolicy,
     ExecParams,
@@ -278,7 +279,7 @@ def _default_policy(sandbox: str | None, env: Env | None, caller: Caller | None)
     # The caller's variables are the base by default, and a sandboxed command is not to see its secrets.
     if caller is None or env is not None or sandbox in (None, "full-access"):
         return None
-    return EnvPolicy(inherit="core", exclude=("*KEY*", "*SECRET*", "*TOKEN*", "*PASSWORD*"))
+    return EnvPolicy(inherit="core", exclude=SECRET_NAMES)
 
 
 def _sandbox(profile: str | None, roots: Iterable[Word]) -> SandboxIntent | None:

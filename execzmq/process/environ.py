@@ -34,28 +34,6 @@ CORE_NAMES: Mapping[str, str] = {
 `XDG_RUNTIME_DIR` is not among them: it leads to the sockets of the user's session, which act for the user.
 """
 
-SECRET_NAMES: tuple[str, ...] = (
-    "*KEY*",
-    "*SECRET*",
-    "*TOKEN*",
-    "*PASSWORD*",
-    "*PASSWD*",
-    "*PASSPHRASE*",
-    "*CREDENTIAL*",
-    "*COOKIE*",
-    "*PRIVATE*",
-    "AUTH_*",
-    "*_AUTH",
-    "*_AUTH_*",
-    "*_PASS",
-    "*_PAT",
-    "*_PWD",
-    "*_DSN",
-    "*DATABASE_URL",
-    "*CONNECTION_STRING*",
-)
-"""Patterns of variables that are likely to hold a secret or to lead to one; rather one too many."""
-
 
 def build_env(
     base: Mapping[bytes, bytes], policy: EnvPolicy | None, mark: bytes | None
@@ -67,7 +45,7 @@ def build_env(
     Args:
         base: the variables that the client gave, or those of this machine.
         policy: `None` = the base as it is.
-        mark: value of `EXECZMQ_PROCESS`, as `process_mark` makes it; `None` = no mark.
+        mark: value of `EXECZMQ_PROCESS`, as `ProcessSpec.mark` names it; `None` = no mark.
 
     Raises:
         InvalidRequest: a name is empty or has `=` or NUL in it, or a value has NUL; names the entry, never
@@ -80,19 +58,9 @@ def build_env(
     return env
 
 
-def process_mark(process_id: str, instance: int) -> bytes:
-    """Return the value of `EXECZMQ_PROCESS` for one instance of a process."""
-    return f"{process_id}.{instance:016x}".encode()
-
-
 def core_only(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the variables that a program needs to run at all (`CORE_NAMES`)."""
     return _keep(env, CORE_NAMES)
-
-
-def without_secrets(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the variables whose names do not speak of secrets (`SECRET_NAMES`)."""
-    return _drop(env, SECRET_NAMES)
 
 
 def _shape(base: Mapping[bytes, bytes], policy: EnvPolicy) -> dict[bytes, bytes]:

@@ -10,6 +10,29 @@ Backpressure = Literal["spill", "pause"]
 StdinKind = Literal["null", "pipe", "data"]
 
 
+SECRET_NAMES: tuple[str, ...] = (
+    "*KEY*",
+    "*SECRET*",
+    "*TOKEN*",
+    "*PASSWORD*",
+    "*PASSWD*",
+    "*PASSPHRASE*",
+    "*CREDENTIAL*",
+    "*COOKIE*",
+    "*PRIVATE*",
+    "AUTH_*",
+    "*_AUTH",
+    "*_AUTH_*",
+    "*_PASS",
+    "*_PAT",
+    "*_PWD",
+    "*_DSN",
+    "*DATABASE_URL",
+    "*CONNECTION_STRING*",
+)
+"""Patterns of variables that are likely to hold a secret or to lead to one; rather one too many."""
+
+
 @dataclass(slots=True, frozen=True)
 class EnvPolicy:
     """How the variables of a process are made from the base.

@@ -8,13 +8,10 @@ from execzmq.errors import InvalidRequest
 from execzmq.process.environ import (
     CORE_NAMES,
     MARK_NAME,
-    SECRET_NAMES,
     build_env,
     core_only,
-    process_mark,
-    without_secrets,
 )
-from execzmq.types.params import EnvPolicy
+from execzmq.types.params import SECRET_NAMES, EnvPolicy
 
 BASE = {
     b"HOME": b"/home/ann",
@@ -60,11 +57,6 @@ def test_mark_is_added_last_and_wins_over_an_inherited_one():
     assert env == {b"A": b"1", MARK_NAME: b"inner.2"}
 
 
-def test_mark_names_process_and_instance():
-    """The mark has the id and the instance as 16 hexadecimal digits."""
-    assert process_mark("train-7", 0xAB) == b"train-7.00000000000000ab"
-
-
 def test_order_exclude_then_set_then_include_only():
     """What is set survives `exclude`, but not `include_only`."""
     policy = EnvPolicy(exclude=("*KEY*",), set={b"X_API_KEY": b"2", b"B": b"3"}, include_only=("x_*", "HOME"))
@@ -83,7 +75,8 @@ def test_patterns_do_not_regard_case():
 )
 def test_names_that_speak_of_secrets_go_x04(name: str):
     """Likely secrets, and ways to them, are left out."""
-    assert without_secrets({name.encode(): b"1", b"HOME": b"/"}) == {b"HOME": b"/"}
+    policy = EnvPolicy(exclude=SECRET_NAMES)
+    assert build_env({name.encode(): b"1", b"HOME": b"/"}, policy, None) == {b"HOME": b"/"}
 
 
 def test_no_core_name_counts_as_a_secret():
@@ -92,7 +85,7 @@ def test_no_core_name_counts_as_a_secret():
         b"GIT_AUTHOR_NAME": b"",
         b"PWD": b"",
     }
-    assert without_secrets(names) == names
+    assert build_env(names, EnvPolicy(exclude=SECRET_NAMES), None) == names
     assert all(pattern == pattern.upper() for pattern in (*CORE_NAMES, *SECRET_NAMES))
 
 
@@ -100,7 +93,7 @@ def test_names_that_are_no_text_are_kept():
     """Bytes that are not UTF-8 pass through unchanged and match patterns."""
     env = {b"\xff\xfeKEY": b"\x80", b"\xff": b"\xfe"}
     assert build_env(env, EnvPolicy(), None) == env
-    assert without_secrets(env) == {b"\xff": b"\xfe"}
+    assert build_env(env, EnvPolicy(exclude=SECRET_NAMES), None) == {b"\xff": b"\xfe"}
     assert core_only(env) == {}
 
 
