@@ -37,6 +37,7 @@ from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.scan import TreeScanner
 from execzmq.process.spec import ProcessSpec, spec_of
+from execzmq.process.streams import Turn
 from execzmq.process.table import ProcessTable
 from execzmq.settings import VERSION, Settings
 from execzmq.types.params import ExecParams
@@ -59,9 +60,9 @@ class LocalBackend:
         self.folder = folder
         self.settings = settings
         self.table = ProcessTable()
+        self.turn = Turn()
         self.scanner = TreeScanner(0, self._scopes)
-        self.base_env = dict(os.environb)
-        self.base_cwd = os.getcwdb()
+        self.base_env, self.base_cwd = dict(os.environb), os.getcwdb()
         self.on_event: EventListener | None = None
         self.on_end: EndListener | None = None
         self.clock = time.time

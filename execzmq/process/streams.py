@@ -30,6 +30,8 @@ _RETRY = 0.25
 """Seconds after which a full or failing disk is tried again."""
 log = logging.getLogger("execzmq.process")
 _WIDE_PIPE = 1024 * 1024
+_TURN = 1024 * 1024
+"""Bytes that all streams together take in one turn of the loop: two or three milliseconds."""
 _WIDE_PIPES = 16
 """Pipes that may be wide at once: the system allows a user 64 MiB in all."""
 
@@ -155,6 +157,39 @@ class TerminalSource:
                 os.close(fd)
 
 
+class Turn:
+    """What all streams together take in one turn of the loop, so that requests are answered in between.
+
+    Those that find no room come first in the next turn.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._left = _TURN
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def has_room_for(self, reader: Callable[[], None]) -> bool:
+        """Tell whether `reader` may take bytes now; otherwise it is called again in the next turn."""
+        if self._left > 0:
+            return True
+        self._waiting[reader] = None
+        return False
+
+    def took(self, size: int) -> None:
+        """Count what was taken; dribbles cost less than to count them."""
+        if size < _DRIBBLE:
+            return
+        if self._left == _TURN:
+            self._loop.call_soon(self._next)
+        self._left -= size
+
+    def _next(self) -> None:
+        self._left = _TURN
+        waiting, self._waiting = self._waiting, {}
+        for reader in waiting:
+            reader()
+
+
 class StreamPump:
     """Moves one stream of a process into its log, by the gather rule.
 
@@ -164,6 +199,7 @@ class StreamPump:
         commit: called when the pending bytes of this stream are to become an event.
         ended: called once, at the end of the stream, when nothing is pending any more.
         clock: Unix seconds.
+        turn: shared with the other streams of the loop.
     """
 
     def __init__(
@@ -176,6 +212,7 @@ class StreamPump:
         commit: Callable[[Stream], None],
         ended: Callable[[Stream], None],
         clock: Callable[[], float],
+        turn: Turn,
     ) -> None:
         self.stream = stream
         self.discarded = 0
@@ -185,6 +222,7 @@ class StreamPump:
         self._commit = commit
         self._ended = ended
         self._clock = clock
+        self._turn = turn
         self._loop = asyncio.get_running_loop()
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -295,11 +333,14 @@ class StreamPump:
         return self._source.move(self._log, self.stream, limit)
 
     def _readable(self) -> None:
+        if not self._listening or not self._turn.has_room_for(self._readable):
+            return
         try:
             if self._discarding:
                 self._drop()
                 return
             moved = self._move(MAX_EVENT - self._log.pending(self.stream))
+            self._turn.took(moved)
             if moved == 0:
                 self._end()
             else:

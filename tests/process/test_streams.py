@@ -3,12 +3,14 @@
 import asyncio
 import errno
 import os
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from execzmq.process.log import OutputLog
-from execzmq.process.streams import PipeSource, StreamPump, TerminalSource
+from execzmq.process.streams import PipeSource, StreamPump, TerminalSource, Turn
 from execzmq.settings import GATHER_TIME, MAX_EVENT, MIB
 from execzmq.types.events import Stream
 from tests.process.logs import read_all
@@ -24,6 +26,7 @@ class Rig:
         self.committed: list[tuple[Stream, int]] = []
         self.ended: list[Stream] = []
         self.news = asyncio.Event()
+        self.turn = Turn()
         self.writers: dict[Stream, int] = {}
         self.pumps: dict[Stream, StreamPump] = {}
         for stream in streams:
@@ -41,6 +44,7 @@ class Rig:
             commit=self._commit,
             ended=self._ended,
             clock=lambda: self.now,
+            turn=self.turn,
         )
 
     def _before(self, stream: Stream) -> None:
@@ -310,3 +314,35 @@ async def test_terminal_that_is_discarded(short_tmp: Path) -> None:
     os.close(slave)
     await rig.until_ended()
     rig.close()
+
+
+async def test_all_streams_share_a_turn_of_the_loop_c17() -> None:
+    """Each has its share, whoever comes first, and what is taken in one turn is bounded."""
+    turn = Turn()
+    taken: list[int] = []
+
+    def reader(number: int) -> Callable[[], None]:
+        def read() -> None:
+            if turn.has_room_for(read):
+                taken.append(number)
+                turn.took(256 * 1024)
+
+        return read
+
+    readers = [reader(number) for number in range(10)]
+    for _ in range(5):
+        before = len(taken)
+        for read in readers:  # as the loop's poll lists them, always in this order
+            read()
+        await asyncio.sleep(0)
+        assert len(taken) - before <= 8
+    counts = Counter(taken)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+async def test_dribbles_are_not_counted() -> None:
+    """To count them costs more than they do."""
+    turn = Turn()
+    for _ in range(10_000):
+        turn.took(100)
+    assert turn.has_room_for(lambda: None)
