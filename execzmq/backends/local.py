@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from execzmq.backends.keeping import Keeping
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.records import end_record, journal_records, start_record
@@ -25,8 +26,7 @@ from execzmq.backends.restore import restore
 from execzmq.backends.starting import Starting
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
-from execzmq.keeper.client import KeeperClient, KeeperLost, SpawnedProcess
-from execzmq.keeper.launch import SpawnError
+from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.process import guards
 from execzmq.process.census import Scope
 from execzmq.process.housekeeping import Housekeeping
@@ -74,7 +74,13 @@ class LocalBackend:
         self._starting: dict[str, Starting] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._discarding: set[ManagedProcess] = set()
-        self._keeper: KeeperClient | None = None
+        self._keeping = Keeping(
+            folder,
+            "end" if private else "keep",
+            on_exit=self._exited,
+            on_lost=self._keeper_lost,
+            on_pid=partial(setattr, self.scanner, "keeper_pid"),
+        )
         self._closed = False
 
     @classmethod
@@ -83,7 +89,7 @@ class LocalBackend:
 
         What an earlier life left there is taken over: finished logs can be read, running processes go on.
         """
-        return await cls._open(cls(folder, settings, private=False), "keep")
+        return await cls._open(cls(folder, settings, private=False))
 
     @classmethod
     async def open_private(cls, settings: Settings | None = None) -> LocalBackend:
@@ -91,40 +97,32 @@ class LocalBackend:
         folder = Path(tempfile.mkdtemp(prefix="execzmq-"))
         backend = cls(folder, settings or Settings(), private=True)
         try:
-            return await cls._open(backend, "end")
+            return await cls._open(backend)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
     @classmethod
-    async def _open(cls, backend: LocalBackend, mode: Literal["keep", "end"]) -> LocalBackend:
+    async def _open(cls, backend: LocalBackend) -> LocalBackend:
         records = backend.journal.replay()
         left: dict[str, SpawnedProcess] = {}
 
         def found(process: SpawnedProcess) -> None:
             left[process.process_id] = process  # the keeper's process_id is the key of our spec
 
-        backend._keeper = await KeeperClient.connect_or_launch(
-            backend.folder, mode, on_process=found, on_exit=backend._exited, on_lost=backend._keeper_lost
-        )
-        backend.scanner.keeper_pid = backend._keeper.pid
+        await backend._keeping.connect(found)
         restore(backend, records, left)
         backend._housekeeping.start()
         return backend
 
     @property
     def keeper(self) -> KeeperClient:
-        """Return the keeper's client.
-
-        Raises:
-            InvalidState: the backend is closed.
-        """
+        """Return the keeper's client. Raises InvalidState once the backend is closed."""
         self._require_open()
-        assert self._keeper is not None
-        return self._keeper
+        return self._keeping.client
 
     def _require_open(self) -> None:
-        if self._keeper is None or self._closed:
+        if self._closed:
             raise InvalidState("this backend is closed; open another")
 
     # ExecBackend
@@ -177,8 +175,7 @@ class LocalBackend:
         for process in [*self.table, *self._discarding]:
             process.release()
             process.log.close()
-        if self._keeper is not None:
-            await _end_keeper(self._keeper, keeps)
+        await self._keeping.close(keeps=keeps)
         self.journal.close()
         self.scanner.close()
         if self._private:
@@ -298,8 +295,8 @@ class LocalBackend:
     def released(self, process: ManagedProcess) -> None:
         """Let the keeper give up what it holds of the process."""
         self._discarding.discard(process)
-        if self._keeper is not None and not self._closed:
-            self._keeper.forget(process.spec.key)
+        if self._keeping.is_connected and not self._closed:
+            self.keeper.forget(process.spec.key)
 
     def time_is_over(self, process: ManagedProcess) -> None:
         """End the tree of a process whose time limit has struck."""
@@ -351,11 +348,3 @@ class LocalBackend:
         """Write the journal anew when most of it speaks of what is forgotten."""
         if self.journal.records > _JOURNAL_SLACK + 4 * len(self.table):
             self.journal.compact(record for process in self.table for record in journal_records(process))
-
-
-async def _end_keeper(keeper: KeeperClient, keeps: bool) -> None:
-    """End the keeper, unless it still `keeps` something: commands, or streams that others hold."""
-    if not keeps:
-        with contextlib.suppress(SpawnError, KeeperLost):
-            await keeper.quit()
-    await keeper.aclose()

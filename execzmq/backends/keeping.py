@@ -1,0 +1,108 @@
+"""Own the backend's keeper: connects to it, gets another when it dies, ends it with the backend.
+
+Knows nothing of tables and logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from execzmq.errors import InvalidState
+from execzmq.keeper.client import (
+    KeeperClient,
+    KeeperLost,
+    KeeperRefused,
+    KeeperStartError,
+    Mode,
+    SpawnedProcess,
+)
+from execzmq.keeper.launch import SpawnError
+
+log = logging.getLogger("execzmq.backends")
+
+
+class Keeping:
+    """The keeper of one state folder.
+
+    Args:
+        mode: what becomes of its commands when this process ends: `keep` or `end`.
+        on_exit: called with key, status and resource usage of each command that ends.
+        on_lost: called when the keeper has died; its commands are out of reach.
+        on_pid: called with the process id of each keeper.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        mode: Mode,
+        *,
+        on_exit: Callable[[str, int, dict[str, float]], None],
+        on_lost: Callable[[], None],
+        on_pid: Callable[[int], None],
+    ) -> None:
+        self._folder = folder
+        self._mode = mode
+        self._on_exit = on_exit
+        self._on_lost = on_lost
+        self._on_pid = on_pid
+        self._client: KeeperClient | None = None
+        self._replacing: asyncio.Task[None] | None = None
+
+    @property
+    def client(self) -> KeeperClient:
+        """Return the client of the keeper; after its death that of the dead one, until there is another.
+
+        Raises:
+            InvalidState: there is none (any more).
+        """
+        if self._client is None:
+            raise InvalidState("this backend is closed; open another")
+        return self._client
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether the keeper has been connected and not been closed."""
+        return self._client is not None
+
+    async def connect(self, found: Callable[[SpawnedProcess], None]) -> None:
+        """Connect to the keeper that is there, else to a new one; `found` is told of each command it has.
+
+        Raises:
+            KeeperRefused, KeeperStartError, KeeperLost: as `KeeperClient.connect_or_launch` says.
+        """
+        self._client = await KeeperClient.connect_or_launch(
+            self._folder, self._mode, on_process=found, on_exit=self._on_exit, on_lost=self._lost
+        )
+        self._on_pid(self._client.pid)
+
+    async def close(self, *, keeps: bool) -> None:
+        """End the keeper, unless it `keeps` commands or streams for the next server. Idempotent."""
+        if self._replacing is not None:
+            self._replacing.cancel()
+            await asyncio.wait([self._replacing])
+        client, self._client = self._client, None
+        if client is None:
+            return
+        if not keeps:
+            with contextlib.suppress(SpawnError, KeeperLost):
+                await client.quit()
+        await client.aclose()
+
+    def _lost(self) -> None:
+        self._on_lost()
+        self._replacing = asyncio.ensure_future(self._replace())
+
+    async def _replace(self) -> None:
+        """Get another keeper; what starts until it is there fails with ServerLost."""
+        dead = self._client
+        try:
+            await self.connect(lambda process: process.close())
+        except (KeeperLost, KeeperRefused, KeeperStartError) as error:
+            log.error("the keeper has died and there is no other: %s", error)
+            return
+        if dead is not None:
+            await dead.aclose()
