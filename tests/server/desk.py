@@ -51,6 +51,7 @@ class Desk:
         self.now = 1000.0
         self.sent: list[tuple[str, list[Any], Message]] = []
         self.takes: bool | Exception = True
+        self._news = asyncio.Event()
         self.codec = Codec(KEY, "client-1")
         self.sessions = Sessions() if sessions is None else sessions
         self.answers: Answers[Reply | ExecZMQError] = Answers()
@@ -96,6 +97,12 @@ class Desk:
         assert message.content["status"] == "error"
         return str(message.content["ename"])
 
+    async def replied(self) -> None:
+        """Wait until something has gone out since the last call of `answer`."""
+        while not self.sent:
+            self._news.clear()
+            await self._news.wait()
+
     async def settled(self) -> None:
         """Let the handlers that take time come to their end."""
         while self.dispatcher._tasks:
@@ -107,4 +114,5 @@ class Desk:
         if self.takes:
             routing, rest = split(frames)
             self.sent.append((socket, routing, self.codec.decode(rest)))
+            self._news.set()
         return self.takes

@@ -167,7 +167,10 @@ class Rig:
         async with deadline(30):
             await self.backend.end_all("test", 0.0)
             await self.desk.settled()
-        self.take()
+            self.take()
+            while self.replies != self.expected:  # a start that is still on its way
+                await self.desk.replied()
+                self.take()
         await self.desk.dispatcher.close()
         await self.backend.aclose()
         assert self.replies == self.expected

@@ -4,6 +4,7 @@ import typing
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from execzmq.errors import InvalidRequest
 from execzmq.protocol.methods import METHODS
@@ -94,7 +95,7 @@ def test_parameters_survive_the_way(params: ExecParams) -> None:
     ("change", "named"),
     [
         ({"argv": []}, "argv"),
-        ({"argv": ["text"]}, "argv.0"),
+        ({"argv": ["text"]}, "argv"),
         ({"process_id": "a.b"}, "process_id"),
         ({"process_id": "a\n"}, "process_id"),
         ({"process_id": ""}, "process_id"),
@@ -127,3 +128,27 @@ def test_a_secret_value_is_not_repeated() -> None:
     with pytest.raises(InvalidRequest) as caught:
         requests.check("start", {"epoch": "e", **content, "env": {b"TOKEN": "hunter2"}})
     assert "hunter2" not in str(caught.value) + str(caught.value.details)
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "named"),
+    [
+        ("start", {"argv": ["text"] * 200_000}, "argv"),
+        ("start", {"env": {str(n): b"" for n in range(200_000)}}, "env"),
+        ("start", {str(n): 1 for n in range(200_000)}, "200"),
+        ("start", {"tty": {str(n): 1 for n in range(200_000)}}, "tty"),
+        ("lease", {"cursors": {str(n): "text" for n in range(200_000)}}, "cursors"),
+        ("lease", {"open": [1] * 200_000}, "open"),
+    ],
+)
+def test_very_many_mistakes_are_one(method: str, change: dict[str, Any], named: str) -> None:
+    """An error for each of them would hold up all other clients for seconds, and take a gigabyte."""
+    content, _ = params_to_wire(ExecParams(argv=(b"true",)))
+    with pytest.raises(ValidationError) as caught:
+        requests.MODELS[method].model_validate(
+            {"epoch": "e", **content, **change}
+            if method == "start"
+            else {"seconds": 1.0, "cursors": {}, "open": [], **change}
+        )
+    assert caught.value.error_count() == 1
+    assert named in str(caught.value)

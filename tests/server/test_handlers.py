@@ -1,0 +1,160 @@
+"""What handlers do beyond what a backend does: instances, leases, pages, repeats."""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from execzmq.backends.local import LocalBackend
+from execzmq.errors import InstanceChanged, ProcessNotFound
+from execzmq.protocol.peers import Sessions
+from execzmq.server import handlers
+from execzmq.server.context import Context, Identity
+from execzmq.settings import MIB, PAGES_PER_CLIENT
+from tests.commands import all_events, python, words
+from tests.factories import open_local
+from tests.raw import start_content
+from tests.server.desk import EPOCH, Desk
+
+
+class Rig:
+    """The dispatcher with a server's own handlers and a backend behind them."""
+
+    def __init__(self, backend: LocalBackend) -> None:
+        self.backend = backend
+        self.shut_down = 0
+        sessions = Sessions()
+        self.context = Context(
+            identity=Identity("t", EPOCH, "host", 7, 1.5),
+            backend=backend,
+            sessions=sessions,
+            request_shutdown=self._shut_down,
+            statistics=lambda: {"n": 1},
+            clock=time.monotonic,
+        )
+        self.desk = Desk(handlers.bind(self.context), sessions)
+
+    def _shut_down(self) -> None:
+        self.shut_down += 1
+
+    async def ask(self, method: str, **content: Any) -> dict[str, Any]:
+        """Return the content of the one answer to a request."""
+        self.desk.ask(method, content)
+        await self.desk.replied()
+        return self.desk.answer().content
+
+
+@contextlib.asynccontextmanager
+async def opened() -> AsyncIterator[Rig]:
+    """Open a backend."""
+    async with open_local() as backend:
+        assert isinstance(backend, LocalBackend)
+        yield Rig(backend)
+
+
+def start(*argv: str, **more: Any) -> dict[str, Any]:
+    """Return the content of a start."""
+    return {**start_content(_Info, *argv, **more)}  # type: ignore[arg-type]  # all that is asked of it
+
+
+class _Info:
+    epoch = EPOCH
+
+
+async def test_a_server_says_who_it_is() -> None:
+    """To a Jupyter client and to ours."""
+    async with opened() as rig:
+        info = await rig.ask("info")
+        assert (info["name"], info["epoch"], info["pid"], info["role"]) == ("t", EPOCH, 7, "owner")
+        assert info["statistics"] == {"n": 1}
+        kernel = await rig.ask("kernel_info")
+        assert kernel["execzmq"]["epoch"] == EPOCH
+        assert kernel["language_info"]["name"] == "sh"
+        assert [f["name"] for f in (await rig.ask("doctor"))["findings"]]
+
+
+async def test_the_same_start_is_the_same_process_c64() -> None:
+    """By its id, from any request and after its end; another command under that id is refused."""
+    async with opened() as rig:
+        first = await rig.ask("start", **start("true", process_id="p"))
+        again = await rig.ask("start", **start("true", process_id="p"))
+        assert (first["repeated"], again["repeated"]) == (False, True)
+        assert first["instance"] == again["instance"]
+        await rig.ask("wait", process_id="p", until="closed", timeout=10.0)
+        assert (await rig.ask("start", **start("true", process_id="p")))["repeated"]
+        assert (await rig.ask("start", **start("false", process_id="p")))["ename"] == "Conflict"
+        await rig.ask("forget", process_id="p")
+        assert not (await rig.ask("start", **start("false", process_id="p")))["repeated"]
+        await rig.ask("wait", process_id="p", until="closed", timeout=10.0)
+
+
+async def test_given_input_and_its_buffer_belong_together() -> None:
+    """One without the other is refused, and nothing starts."""
+    async with opened() as rig:
+        assert (await rig.ask("start", **start("cat") | {"stdin": "data"}))["ename"] == "InvalidRequest"
+        rig.desk.ask("start", start("cat"), buffers=[b"x"])
+        assert rig.desk.error() == "InvalidRequest"
+        assert len(rig.backend.table) == 0
+
+
+async def test_another_instance_is_told() -> None:
+    """A read, a wait and a forget of an instance that is not there any more name the present one."""
+    async with opened() as rig:
+        process = await rig.backend.start(words("true", process_id="p"))
+        await all_events(process)
+        place = {"process_id": "p", "instance": process.instance ^ 1}
+        for method, content in (
+            ("read", {"after_seq": 0, "wait": 0.0, "open": []}),
+            ("wait", {"until": "closed", "timeout": 0.0}),
+            ("forget", {}),
+        ):
+            answer = await rig.ask(method, **place, **content)
+            assert (answer["ename"], answer["details"]["instance"]) == ("InstanceChanged", process.instance)
+        with pytest.raises(InstanceChanged):
+            rig.context.process("p", "s", process.instance ^ 1)
+        with pytest.raises(ProcessNotFound):
+            rig.context.process("q", "s")
+
+
+async def test_pages_wait_for_a_client_that_takes_none() -> None:
+    """Beyond its bound, until it names fewer reads as open."""
+    async with opened() as rig:
+        process = await rig.backend.start(python(f"import os\nos.write(1, bytes({MIB}))", process_id="p"))
+        await all_events(process)
+        read = {"process_id": "p", "after_seq": 0, "wait": 0.0}
+        rig.context.pages.sent("client-1", "other", PAGES_PER_CLIENT)
+        rig.desk.ask("read", {**read, "open": ["other"]})
+        assert rig.desk.sent == []
+        rig.desk.ask("lease", {"seconds": 30.0, "cursors": {}, "open": []})
+        assert rig.desk.answer().msg_type == "lease_reply"
+        await rig.desk.replied()
+        page = rig.desk.answer()
+        assert page.content["next_seq"] > 1
+        assert sum(map(len, page.buffers)) > 0
+
+
+async def test_a_lease_tells_the_starters_cursor_only() -> None:
+    """A cursor of another session, or of another instance, lets nobody go on."""
+    async with opened() as rig:
+        params = words("sleep", "1000", process_id="p", backpressure="pause")
+        process = await rig.backend.start(params, "client-1")
+        await process.read(0, None, 10.0)
+        backlog = rig.backend.table.require("p").streams.backlog
+        assert backlog is not None
+        before = backlog.seq
+        lease = {"seconds": 30.0, "open": []}
+        rig.desk.ask("lease", {**lease, "cursors": {"p": [process.instance, 99]}}, session="client-2")
+        rig.desk.ask("lease", {**lease, "cursors": {"p": [process.instance ^ 1, 99]}})
+        assert backlog.seq == before
+        rig.desk.ask("lease", {**lease, "cursors": {"p": [process.instance, 99], "none": [1, 1]}})
+        assert backlog.seq == 99
+        assert [message.content["status"] for _, _, message in rig.desk.sent] == ["ok"] * 3
+
+
+async def test_a_shutdown_is_answered_before_it_happens() -> None:
+    """The server's owner decides what it means; the answer goes out."""
+    async with opened() as rig:
+        assert (await rig.ask("shutdown", epoch=EPOCH))["status"] == "ok"
+        assert rig.shut_down == 1
