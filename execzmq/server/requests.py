@@ -9,11 +9,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from execzmq.errors import InvalidRequest
 from execzmq.settings import GIB, LEASE, LONG_POLL, MIB, PAGE
 from execzmq.types.params import EnvPolicy, ExecParams, Limits, SandboxIntent, TtySize
+
+_MOST_FIELDS = 64
+_MOST_CURSORS = 4096
+
+
+def _at_most(most: int) -> BeforeValidator:
+    """Refuse a long list or map before its entries are looked at: each wrong one would make an error."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list | dict) and len(value) > most:
+            raise ValueError(f"no more than {most} entries are allowed, not {len(value)}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _of_bytes(value: Any) -> Any:
+    """Refuse a long list or map at once where not all in it are bytes, for the same reason."""
+    entries = [*value, *value.values()] if isinstance(value, dict) else value
+    if isinstance(entries, list) and len(entries) > _MOST_FIELDS and {*map(type, entries)} != {bytes}:
+        raise ValueError("not all entries are bytes")
+    return value
+
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Epoch = Annotated[str, Field(max_length=64)]
@@ -23,14 +46,22 @@ Seconds = Annotated[float, Field(ge=0.0, le=1e9, allow_inf_nan=False)]
 Side = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 Signal = Annotated[int, Field(ge=1, le=64)]
-Patterns = Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=256)]
-Ids = Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=1024)]
+Patterns = Annotated[list[Annotated[str, Field(max_length=256)]], _at_most(256)]
+Ids = Annotated[list[Annotated[str, Field(max_length=256)]], _at_most(1024)]
+Variables = Annotated[dict[bytes, bytes], BeforeValidator(_of_bytes)]
 
 
 class Request(BaseModel):
     """What all requests share: strict types, nothing unknown."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, content: Any) -> Any:
+        if isinstance(content, dict) and len(content) > _MOST_FIELDS:
+            raise ValueError(f"{len(content)} fields are more than any request has")
+        return content
 
 
 class Nothing(Request):
@@ -42,7 +73,7 @@ class EnvPolicyFields(Request):
 
     inherit: Literal["all", "core", "none"] = "all"
     exclude: Patterns = []
-    set: dict[bytes, bytes] = {}
+    set: Variables = {}
     include_only: Patterns = []
 
     def policy(self) -> EnvPolicy:
@@ -72,7 +103,7 @@ class SandboxFields(Request):
     """What a sandboxed process may do."""
 
     profile: Word
-    workspace_roots: Annotated[list[bytes], Field(max_length=256)] = []
+    workspace_roots: Annotated[list[bytes], _at_most(256)] = []
 
 
 class Start(Request):
@@ -81,9 +112,9 @@ class Start(Request):
     epoch: Epoch
     process_id: Word | None = None
     name: Word | None = None
-    argv: Annotated[list[bytes], Field(min_length=1, max_length=1 << 20)]
+    argv: Annotated[list[bytes], Field(min_length=1, max_length=1 << 20), BeforeValidator(_of_bytes)]
     cwd: bytes | None = None
-    env: dict[bytes, bytes] | None = None
+    env: Variables | None = None
     env_policy: EnvPolicyFields | None = None
     stdin: Literal["null", "pipe", "data"]
     tty: TtyFields | None = None
@@ -209,7 +240,7 @@ class Lease(Request):
 
     seconds: Annotated[float, Field(ge=0.0, le=LEASE)]
     cursors: Annotated[
-        dict[Word, Annotated[list[int], Field(min_length=2, max_length=2)]], Field(max_length=4096)
+        dict[Word, Annotated[list[int], Field(min_length=2), _at_most(2)]], _at_most(_MOST_CURSORS)
     ]
     open: Ids
 
