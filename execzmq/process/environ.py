@@ -5,10 +5,11 @@ Pure: names and values are bytes, as Unix has them, and nothing here reads the v
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
+from fnmatch import translate
 
-from execzmq.errors import InvalidRequest
+from execzmq.errors import InvalidRequest, LimitExceeded
 from execzmq.types.params import EnvPolicy
 
 MARK_NAME = b"EXECZMQ_PROCESS"
@@ -34,6 +35,9 @@ CORE_NAMES: Mapping[str, str] = {
 `XDG_RUNTIME_DIR` is not among them: it leads to the sockets of the user's session, which act for the user.
 """
 
+_MOST_STEPS = 1 << 25
+"""Characters of names times characters of patterns; a thousand variables and fifty patterns are 2^23."""
+
 
 def build_env(
     base: Mapping[bytes, bytes], policy: EnvPolicy | None, mark: bytes | None
@@ -50,6 +54,7 @@ def build_env(
     Raises:
         InvalidRequest: a name is empty or has `=` or NUL in it, or a value has NUL; names the entry, never
             its value.
+        LimitExceeded: so many variables cannot be matched with so many patterns.
     """
     env = dict(base) if policy is None else _shape(base, policy)
     _check_all(env)
@@ -76,18 +81,25 @@ def _inherit(base: Mapping[bytes, bytes], policy: EnvPolicy) -> Mapping[bytes, b
 
 
 def _keep(env: Mapping[bytes, bytes], patterns: Iterable[str]) -> dict[bytes, bytes]:
-    wanted = [pattern.upper() for pattern in patterns]
-    return {name: value for name, value in env.items() if _matches(name, wanted)}
+    wanted = _matching(env, patterns)
+    return {name: value for name, value in env.items() if name in wanted}
 
 
 def _drop(env: Mapping[bytes, bytes], patterns: Iterable[str]) -> dict[bytes, bytes]:
-    unwanted = [pattern.upper() for pattern in patterns]
-    return {name: value for name, value in env.items() if not _matches(name, unwanted)}
+    unwanted = _matching(env, patterns)
+    return {name: value for name, value in env.items() if name not in unwanted}
 
 
-def _matches(name: bytes, patterns: Iterable[str]) -> bool:
-    text = name.decode("utf-8", "surrogateescape").upper()
-    return any(fnmatchcase(text, pattern) for pattern in patterns)
+def _matching(names: Iterable[bytes], patterns: Iterable[str]) -> set[bytes]:
+    """Return the names that match a pattern, within a bounded time: others wait for it."""
+    texts = {name: name.decode("utf-8", "surrogateescape").upper() for name in names}
+    wanted = [pattern.upper() for pattern in patterns]
+    steps = sum(map(len, texts.values())) * sum(map(len, wanted))
+    if steps > _MOST_STEPS:
+        message = "the variables are too many for the patterns of env_policy: shorten one of the two"
+        raise LimitExceeded(message, limit=_MOST_STEPS, value=steps)
+    matchers = [re.compile(translate(pattern)).match for pattern in wanted]
+    return {name for name, text in texts.items() if any(matcher(text) for matcher in matchers)}
 
 
 def _check_all(env: Mapping[bytes, bytes]) -> None:

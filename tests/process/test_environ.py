@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from execzmq.errors import InvalidRequest
+from execzmq.errors import InvalidRequest, LimitExceeded
 from execzmq.process.environ import (
     CORE_NAMES,
     MARK_NAME,
@@ -122,3 +122,20 @@ def test_a_child_sees_exactly_these_variables_x04():
         ["/usr/bin/env", "-0"], env=env, stdout=subprocess.PIPE, check=True, timeout=20
     ).stdout
     assert set(seen.split(b"\0")) == {b"A=1", b"\xff=\xfe", b"EXECZMQ_PROCESS=p.1", b""}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [EnvPolicy(exclude=("*A*B",) * 256), EnvPolicy(include_only=("*" + "?" * 255,)), EnvPolicy("core")],
+)
+def test_matching_that_would_take_long_is_refused(policy: EnvPolicy):
+    """A hundred thousand variables and many patterns would hold the server for minutes."""
+    many = {b"VARIABLE_%d" % number: b"" for number in range(100_000)}
+    with pytest.raises(LimitExceeded):
+        build_env(many, policy, None)
+
+
+def test_the_longest_matching_is_short():
+    """The worst pattern for the longest name that is taken costs well below a second."""
+    env = build_env({b"A" * 100_000: b""}, EnvPolicy(exclude=("*" + "?" * 255 + "B",)), None)
+    assert len(env) == 1
