@@ -95,7 +95,7 @@ def test_parameters_survive_the_way(params: ExecParams) -> None:
     ("change", "named"),
     [
         ({"argv": []}, "argv"),
-        ({"argv": ["text"]}, "argv"),
+        ({"argv": ["text"]}, "argv.0"),
         ({"process_id": "a.b"}, "process_id"),
         ({"process_id": "a\n"}, "process_id"),
         ({"process_id": ""}, "process_id"),
