@@ -307,11 +307,16 @@ def read_entry(pid: int) -> Entry | None:
 
 
 def read_evidence(pid: int) -> Evidence | None:
-    """Return the mark and the streams of a process of the same user; `None` where it may not be asked."""
+    """Return the mark of a process of the same user and the streams that it may write to.
+
+    `None` where it may not be asked.
+    """
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return None
-        return Evidence(_mark_of(pid), frozenset(streams_of(pid)))
+        # Not those that it reads: until it executes its program, a child of the keeper has a copy of the
+        # keeper's ends of every stream, and would be taken for a member of whatever is being ended.
+        return Evidence(_mark_of(pid), frozenset(streams_of(pid, writers=True)))
     except OSError:
         return None
 

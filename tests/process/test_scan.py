@@ -88,6 +88,18 @@ def test_evidence_has_the_mark_and_the_pipes(sleeper: Child):
     assert stream_id(sleeper.stdout.fileno()) in evidence.streams
 
 
+def test_evidence_has_no_pipe_that_is_only_read():
+    """A child of the keeper has the keeper's ends until it executes: that makes it nobody's member."""
+    read, write = os.pipe()
+    with subprocess.Popen(["sleep", "60"], stdin=read, stdout=subprocess.DEVNULL) as process:
+        evidence = read_evidence(process.pid)
+        process.kill()
+    assert evidence is not None
+    assert stream_id(write) not in evidence.streams
+    os.close(read)
+    os.close(write)
+
+
 def test_streams_can_be_asked_for_by_who_may_write():
     """Whoever only reads a pipe does not hold it open for its reader."""
     read, write = os.pipe()

@@ -125,6 +125,26 @@ async def test_a_daemon_without_mark_is_found_by_the_pipe_it_holds(
     assert [ref.pid for ref in report.ended] == [daemon]
 
 
+@pytest.mark.slow
+async def test_whoever_only_reads_a_stream_is_not_ended_with_its_writer():
+    """A child of the keeper has copies of its reading ends until it executes its program."""
+    read, write = os.pipe()
+    reaper = start_reaper((read,))
+    scanner = TreeScanner(reaper.pid, lambda: reaper.scopes)
+    ended, starting = (reaper.spawn(["sleep", "60"], env={"PATH": os.environ["PATH"]}) for _ in range(2))
+    reaper.scopes.remove(starting)  # as long as its start has not been told
+    ended.streams = frozenset({stream_id(write)})
+    report = await kill(ended, scanner)
+    assert [ref.pid for ref in report.ended] == [ended.pid]
+    assert is_alive(starting.pid)
+    await kill(starting, scanner)
+    for fd in (read, write, starting.pidfd):
+        assert fd is not None
+        os.close(fd)
+    scanner.close()
+    reaper.close()
+
+
 @pytest.fixture
 def scanner_with_pipe() -> Iterator[tuple[Reaper, TreeScanner, int]]:
     """A reaper whose commands inherit a pipe, and the reading end of it."""
