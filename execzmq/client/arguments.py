@@ -83,7 +83,7 @@ class StartOptions(CommonOptions, total=False):
         tty_echo: whether the terminal echoes what is written to it.
         timeout: seconds after which the server ends the tree, whether or not the client still lives.
         timeout_grace: seconds between TERM and KILL when `timeout` strikes.
-        lifetime: `client` ends the process when this client's lease has run out.
+        lifetime: `client` ends the process when this client is closed, or its lease has run out.
         backpressure: `pause` lets the command wait for this client to read; `spill` never slows it.
         drain_limit: seconds after the exit at which the streams count as ended; `None` = no limit.
     """
@@ -167,11 +167,12 @@ def common_fields(options: Mapping[str, Any], caller: Caller | None) -> dict[str
     return {
         "cwd": _cwd(options.get("cwd"), caller),
         "env": _env(options.get("env"), caller),
-        "env_policy": options.get("env_policy") or _default_policy(sandbox, options.get("env"), caller),
+        "env_policy": _instance(options.get("env_policy"), "env_policy", EnvPolicy)
+        or _default_policy(sandbox, options.get("env"), caller),
         "process_id": _identifier(options.get("process_id"), "process_id"),
         "name": _identifier(options.get("name"), "name"),
         "sandbox": _sandbox(sandbox, options.get("workspace_roots", ())),
-        "limits": options.get("limits"),
+        "limits": _instance(options.get("limits"), "limits", Limits),
         "log_budget": options.get("log_budget"),
         "umask": None if umask == -1 else umask,
     }
@@ -223,7 +224,7 @@ def _word(word: Word, what: str) -> bytes:
 
 def _stdin_kind(stdin: bool | bytes | None, tty: bool) -> StdinKind:
     if stdin is not None and not isinstance(stdin, bool | bytes):
-        raise TypeError(f"stdin must be True, False, None or bytes, not {type(stdin).__name__}")
+        raise TypeError(f"stdin must be True (a pipe), bytes, False or None, not {type(stdin).__name__}")
     if isinstance(stdin, bytes):
         if tty:
             raise InvalidRequest("a terminal has no stdin data of its own; write to the process")
@@ -238,6 +239,12 @@ def _size(size: TtySize | tuple[int, int] | None) -> TtySize:
     if not (1 <= size.rows <= _MOST_CELLS and 1 <= size.cols <= _MOST_CELLS):
         raise InvalidRequest(f"a terminal has 1 to {_MOST_CELLS} rows and columns, not {size}")
     return size
+
+
+def _instance(value: Any, name: str, wanted: type) -> Any:
+    if value is None or isinstance(value, wanted):
+        return value
+    raise TypeError(f"{name} must be an execzmq.{wanted.__name__}, not {type(value).__name__}")
 
 
 def _one_of(value: Any, name: str, allowed: tuple[str, ...]) -> Any:

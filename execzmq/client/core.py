@@ -7,6 +7,7 @@ process is, is not known here, but for the cursors that a lease tells.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import string
@@ -102,6 +103,9 @@ class Connection:
         """
         if self._phase == "closed" or os.getpid() != self._pid:
             return
+        if self._phase == "ready":  # what depends on this session ends now, and not with its lease
+            with contextlib.suppress(ExecZMQError):
+                self._requester.request("lease", self._lease_content(0.0), lambda _: None, timeout=None)
         self._phase = "closed"
         self._gone_timer.cancel()
         self._cursors.stop()
@@ -197,7 +201,7 @@ class Connection:
         self._take_epoch(await self.call("lease", self._lease_content()))
 
     async def heart_beats(self) -> bool:
-        """Tell whether the server's heart beats, as a busy server's does; takes at most a second."""
+        """Tell within a second whether the server's heart beats, as a busy server's does."""
         return await self._links.heart_beats(_HEART)
 
     def received(self, process_id: str, instance: int, seq: int, *, is_over: bool = False) -> None:
@@ -319,8 +323,8 @@ class Connection:
     def _lease(self, on_done: OnDone) -> None:
         self._requester.request("lease", self._lease_content(), on_done, timeout=CALL_TIMEOUT)
 
-    def _lease_content(self) -> Content:
-        return {"seconds": LEASE, "cursors": self._cursors.tell(), "open": self.open_reads()}
+    def _lease_content(self, seconds: float = LEASE) -> Content:
+        return {"seconds": seconds, "cursors": self._cursors.tell(), "open": self.open_reads()}
 
     def _on_lease(self, answer: Answer) -> None:
         if isinstance(answer, Message):

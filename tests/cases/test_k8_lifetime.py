@@ -192,3 +192,18 @@ async def test_buffered_text_of_a_killed_program_x07(
         await asyncio.to_thread(wait_until, ready.exists)
         await process.signal("KILL")
         assert output_of(await all_events(process)) == expected
+
+
+async def test_client_that_closes_ends_what_it_holds_c65() -> None:
+    """A process with the lifetime of its client ends when the client says that it goes; another lives on."""
+    async with open_server() as server:
+        client, other = await RemoteBackend.open(server.info), await RemoteBackend.open(server.info)
+        held = await client.start(words("sleep", "60", lifetime="client"))
+        free = await client.start(words("sleep", "60"))
+        watched = await other.attach(held.process_id)
+        await client.aclose()
+        async with deadline(10):
+            end = end_of(await all_events(watched))
+        assert (end.cause, end.asked_by) == ("terminated", "lease")
+        assert (await (await other.attach(free.process_id)).info()).state == "running"
+        await other.aclose()
