@@ -155,7 +155,8 @@ class Dispatcher:
         key = caller.peer.user_id, caller.session, caller.msg_id
         if reply is None:
             # The client has connected anew: the answer must go to where it is now.
-            self._routes[key][:] = routing
+            if key in self._routes:
+                self._routes[key][:] = routing
             return
         if isinstance(reply, Reply | ExecZMQError):
             self._finish(socket, routing, caller, message, reply)
@@ -198,7 +199,7 @@ class Dispatcher:
     ) -> None:
         self._tasks.discard(done)
         if done.cancelled():
-            self._routes.clear()  # the server ends
+            self._routes.pop((caller.peer.user_id, caller.session, caller.msg_id), None)
             return
         error = done.exception()
         if error is None:

@@ -70,6 +70,7 @@ class Desk:
         msg_id: str | None = None,
         msg_type: str | None = None,
         buffers: Sequence[bytes] = (),
+        routing: bytes = ROUTING,
     ) -> str:
         """Send a request over the socket that its method belongs to; return its id."""
         self.codec.session = session
@@ -77,7 +78,7 @@ class Desk:
         frames = self.codec.encode(
             msg_type or f"{method}_request", content or {}, msg_id=msg_id, buffers=buffers
         )
-        self.give([ROUTING, *frames], socket or METHODS[method].socket, user)
+        self.give([routing, *frames], socket or METHODS[method].socket, user)
         return msg_id
 
     def give(self, frames: Sequence[Frame], socket: str = "shell", user: str | None = "owner") -> None:

@@ -103,6 +103,18 @@ async def test_a_repeat_in_parallel_waits_for_the_first_c64(desk: Desk, handler:
     assert desk.answer().content["n"] == 1
 
 
+async def test_a_repeat_is_answered_where_the_client_is_now_c64(desk: Desk, handler: Counting) -> None:
+    """A client that has connected anew has another address; the answer to its repeat goes there."""
+    handler.gate = asyncio.Event()
+    msg_id = desk.ask("forget", FORGET)
+    desk.ask("forget", FORGET, msg_id=msg_id, routing=b"elsewhere")
+    handler.gate.set()
+    await desk.settled()
+    assert [routing for _, routing, _ in desk.sent] == [[b"elsewhere"]]
+    assert handler.calls == 1
+    assert desk.dispatcher._routes == {}
+
+
 async def test_the_same_id_of_another_session_is_another_request(desk: Desk, handler: Counting) -> None:
     """Sessions do not answer for each other."""
     desk.ask("forget", FORGET, msg_id="m")
