@@ -269,7 +269,7 @@ class LocalBackend:
                 await starting.wait()
 
     def _scopes(self) -> list[Scope]:
-        return [process.scope for process in self.table if process.scope.pid]
+        return [process.scope for process in self.table if process.has_begun]
 
     def log_folder(self, spec: ProcessSpec) -> Path:
         """Return where the log of this life of the process is kept."""

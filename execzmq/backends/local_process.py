@@ -153,7 +153,7 @@ class LocalProcess:
         """End the whole tree and note why and for whom; that of a forgotten process too."""
         process = self._process
         await self._backend.wait_started(process)
-        if process.scope.pid == 0:
+        if not process.has_begun:
             return TerminateReport()
         process.stop_requested(cause, asked_by)
         return await tree.terminate(process.scope, self._backend.scanner, grace)

@@ -92,7 +92,8 @@ def _log_of(
         started: list[_Memo] = []
         if spawned is not None:
             started = [_started(spawned.pid, spawned.started_at)]
-        elif _exit_left(backend, spec) is not None:
+        elif backend.keeper.follows_dead or _exit_left(backend, spec) is not None:
+            # Of a command that has said nothing the log has nothing; it may have been told of as started.
             started = [_started(0, spec.requested_at)]
         return OutputLog.open(folder, spec.instance, spec.log_budget, now, first=started)
     if end["on_disk"]:
@@ -108,6 +109,7 @@ def _recall_end(process: ManagedProcess, end: Mapping[str, Any]) -> None:
         process.recall(Life.FAILED, None, end["failure"])
     else:
         process.recall(Life.CLOSED, payloads.result_from_dict(end["result"]))
+        _keep_findable(process)
 
 
 def _recall_log(process: ManagedProcess) -> None:
@@ -145,7 +147,10 @@ def _adopt(backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProce
 
 
 def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
-    """Record the end of a command that nobody has any more; if the keeper left no word, it is not known."""
+    """Record the end of a command that nobody has any more; if the keeper left no word, it is not known.
+
+    One that has no event was never started: its keeper ended in order, or is here and does not know it.
+    """
     process.ending.started_at = process.ending.started_at or process.spec.requested_at
     if end is not None:
         process.ended_unseen(end.status, end.rusage, end.ended_at)
@@ -156,6 +161,13 @@ def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
         if process.life is Life.STARTING:
             process.recall(Life.RUNNING, None)
         process.lost()
+        _keep_findable(process)
+
+
+def _keep_findable(process: ManagedProcess) -> None:
+    """Let one that was lost be ended by the mark in its env: its number may be that of another by now."""
+    if process.result is not None and process.result.cause == "server_lost":
+        process.scope.session_over = True
 
 
 def _exit_left(backend: LocalBackend, spec: ProcessSpec) -> ProcessExit | None:

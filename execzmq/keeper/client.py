@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from execzmq.keeper.channel import Channel, Packet
 from execzmq.keeper.diagnose import explain
@@ -90,6 +90,14 @@ class _Pending:
         self.releases.clear()
 
 
+class _Reached(NamedTuple):
+    """A keeper that was reached, its process where it is ours, and whether one before it was killed."""
+
+    channel: Channel
+    process: KeeperProcess | None
+    follows_dead: bool
+
+
 class KeeperClient:
     """Speak to a keeper. Made by `connect_or_launch`.
 
@@ -97,12 +105,12 @@ class KeeperClient:
         pid: the keeper's process id.
         version: the keeper's protocol version.
         features: what it can do here, such as `splice-pty`.
+        follows_dead: whether the keeper before it was killed: what it had is out of reach.
     """
 
     def __init__(
         self,
-        channel: Channel,
-        process: KeeperProcess | None,
+        reached: _Reached,
         mode: Mode,
         on_process: Callable[[SpawnedProcess], None],
         on_exit: ExitCallback,
@@ -111,20 +119,19 @@ class KeeperClient:
         self.pid = 0
         self.version = 0
         self.features: frozenset[str] = frozenset()
-        self._channel = channel
-        self._process = process
+        self._channel, self._process, self.follows_dead = reached
         self._mode = mode
         self._on_process = on_process
         self._on_exit = on_exit
         self._on_lost = on_lost
         self._pending = _Pending()
         self._running: dict[str, SpawnedProcess] = {}
-        self._outbox = Outbox(channel, self._lose)
+        self._outbox = Outbox(reached.channel, self._lose)
         self._farewells = Farewells(lambda ids: self._send({"op": "forget", "ids": ids}))
         self._is_losing = False
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(channel.fileno(), self._on_readable)
+        self._loop.add_reader(reached.channel.fileno(), self._on_readable)
 
     @classmethod
     async def connect_or_launch(
@@ -152,7 +159,7 @@ class KeeperClient:
         """
         folder = os.fsencode(state_dir)
         for _ in range(_ATTEMPTS):
-            client = cls(*await _reach(folder), mode, on_process, on_exit, on_lost)
+            client = cls(await _reach(folder), mode, on_process, on_exit, on_lost)
             # A keeper may end just as it is found: the next attempt starts one.
             if await client._greet():
                 return client
@@ -402,13 +409,17 @@ def _message_of(packet: Packet) -> Message:
         return {"op": ""}
 
 
-async def _reach(state_dir: bytes) -> tuple[Channel, KeeperProcess | None]:
+async def _reach(state_dir: bytes) -> _Reached:
     """Connect to the keeper that is there, else to a new one."""
+    follows_dead = False
     try:
-        return Channel(connect(state_dir)), None
-    except (FileNotFoundError, ConnectionRefusedError):
-        process = await KeeperProcess.start(state_dir)
-    return Channel(connect(state_dir)), process
+        return _Reached(Channel(connect(state_dir)), None, follows_dead)
+    except FileNotFoundError:
+        pass
+    except ConnectionRefusedError:
+        follows_dead = True  # one that ends in order takes its name away
+    process = await KeeperProcess.start(state_dir)
+    return _Reached(Channel(connect(state_dir)), process, follows_dead)
 
 
 def _resolve(future: asyncio.Future[None] | None) -> None:

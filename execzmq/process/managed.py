@@ -89,6 +89,11 @@ class ManagedProcess:
         """Name this life of the process_id."""
         return self.log.instance
 
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether something of the command may be alive, if only by the mark of an earlier life."""
+        return self.scope.pid != 0 or self.scope.session_over
+
     def info(self) -> ProcessInfo:
         """Describe the process as it is now."""
         spec, life = self.spec, self.life

@@ -11,7 +11,7 @@ import pytest
 
 from execzmq.backends import restore
 from execzmq.backends.local import LocalBackend
-from execzmq.errors import CommandNotFound, ProcessNotFound
+from execzmq.errors import CommandNotFound, Conflict, ProcessNotFound
 from execzmq.settings import Settings
 from execzmq.types.events import Closed, Exited, Failed, Started
 from tests.commands import (
@@ -252,6 +252,36 @@ async def test_keeper_that_was_killed(folder: Path) -> None:
         assert kinds_of(events) == ["started", "output", "exited", "closed"]
         result = end_of(events)
         assert (result.cause, result.exit_code, result.signal) == ("server_lost", None, None)
+
+
+async def test_silent_command_of_a_keeper_that_was_killed(folder: Path) -> None:
+    """A command that wrote nothing has been told of as started: it is lost, not failed, and its id taken."""
+    async with life(folder) as backend:
+        process = await backend.start(words("sleep", "60", process_id="p"))
+        info = await process.info()
+        keeper = backend.keeper.pid
+    assert info.pid is not None
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(lambda: not is_alive(keeper))
+    async with last_life(folder) as backend:
+        again = await backend.attach("p")
+        events = await all_events(again)
+        assert kinds_of(events) == ["started", "exited", "closed"]
+        assert (again.instance, end_of(events).cause) == (info.instance, "server_lost")
+        with pytest.raises(Conflict):
+            await backend.start(shell("echo twice", process_id="p"))
+        await again.terminate(0.0)
+        wait_until(lambda: not is_alive(info.pid or 0))
+
+
+async def test_start_that_never_came_to_the_keeper_has_failed(folder: Path) -> None:
+    """What is in the journal and was never handed to a keeper that ended in order can be started again."""
+    async with life(folder) as backend:
+        await all_events(await backend.start(shell("exit 4", process_id="p")))
+    drop_last_journal_line(folder)
+    async with last_life(folder) as backend:
+        assert kinds_of(await all_events(await backend.attach("p"))) == ["failed"]
+        assert output_of(await all_events(await backend.start(shell("echo x", process_id="p")))) == b"x\n"
 
 
 async def test_time_limit_counts_from_the_start(folder: Path) -> None:
