@@ -21,7 +21,7 @@ from typing import Any
 from execzmq.backends.keeping import Keeping
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.local_process import LocalProcess
-from execzmq.backends.records import end_record, journal_records, start_record
+from execzmq.backends.records import end_record, journal_records, note_start
 from execzmq.backends.restore import restore
 from execzmq.backends.starting import Starting
 from execzmq.backends.wiring import connect_streams
@@ -229,12 +229,12 @@ class LocalBackend:
         spec = spec_of(params, process_id, instance, cwd, budget, session, digest, self.clock())
         folder = self.log_folder(spec)
         launch, files = launch_of(params, spec, self.base_env, folder)
-        process = ManagedProcess(spec, OutputLog(folder, instance, budget), self, self.clock)
-        before = self.table.add(process)
-        if before is not None:
-            self._drop(before)
-        self.journal.append(start_record(spec))
         try:
+            note_start(self.journal, spec)
+            process = ManagedProcess(spec, OutputLog(folder, instance, budget), self, self.clock)
+            before = self.table.add(process)
+            if before is not None:
+                self._drop(before)
             spawned = self.keeper.spawn(launch, files)
         finally:
             for fd in files.values():
@@ -287,7 +287,7 @@ class LocalBackend:
         """Note the end of a process in the table and in the journal."""
         self.table.ended(process)
         self.statistics["ended"] += 1
-        self.journal.append(end_record(process))
+        self.journal.note(end_record(process))
         self._housekeeping.ended()
         if self.on_end is not None:
             self.on_end(process)
@@ -330,7 +330,7 @@ class LocalBackend:
         else:
             process.release()
         process.log.remove()
-        self.journal.append(
+        self.journal.note(
             {"kind": "forget", "process_id": process.process_id, "instance": process.spec.instance}
         )
 
@@ -345,6 +345,7 @@ class LocalBackend:
                 process.lost()
 
     def _tidy(self) -> None:
-        """Write the journal anew when most of it speaks of what is forgotten."""
-        if self.journal.records > _JOURNAL_SLACK + 4 * len(self.table):
-            self.journal.compact(record for process in self.table for record in journal_records(process))
+        """Write the journal anew when most of it speaks of what is forgotten, or it lacks something."""
+        if self.journal.is_behind or self.journal.records > _JOURNAL_SLACK + 4 * len(self.table):
+            with contextlib.suppress(OSError):  # there may be room the next time
+                self.journal.compact(record for process in self.table for record in journal_records(process))

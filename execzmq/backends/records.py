@@ -1,8 +1,10 @@
-"""Own what the journal of a backend says of its processes; knows nothing of when it is written."""
+"""Own what the journal of a backend says of its processes; knows nothing of when ends are written."""
 
 from __future__ import annotations
 
+from execzmq.errors import SpawnFailed
 from execzmq.process import payloads
+from execzmq.process.journal import Journal
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.spec import ProcessSpec, boot_id, spec_to_record
 
@@ -16,6 +18,19 @@ def journal_records(process: ManagedProcess) -> list[dict[str, object]]:
 def start_record(spec: ProcessSpec) -> dict[str, object]:
     """Return the journal's record of a start, with the boot of the machine in which the process runs."""
     return {"kind": "start", "boot": boot_id(), **spec_to_record(spec)}
+
+
+def note_start(journal: Journal, spec: ProcessSpec) -> None:
+    """Write a start into the journal, without which the next server would not know the command.
+
+    Raises:
+        SpawnFailed: the disk is full or fails; nothing was begun.
+    """
+    try:
+        journal.append(start_record(spec))
+    except OSError as error:
+        message = f"the start cannot be written down in the state folder: {error.strerror}"
+        raise SpawnFailed(message, reason="journal", errno=error.errno) from None
 
 
 def end_record(process: ManagedProcess) -> dict[str, object]:

@@ -26,6 +26,7 @@ class Journal:
         self._fd = -1
         self._size = 0
         self.records = 0
+        self.is_behind = False
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add one record, wholly or not at all.
@@ -43,6 +44,13 @@ class Journal:
             written += os.pwrite(fd, line[written:], self._size + written)
         self._size += len(line)
         self.records += 1
+
+    def note(self, record: Mapping[str, Any]) -> None:
+        """Add one record if the disk takes it; if not, `is_behind` says so until the next `compact`."""
+        try:
+            self.append(record)
+        except OSError:
+            self.is_behind = True
 
     def replay(self) -> list[Entry]:
         """Return all records, the oldest first; cut the file before the first line that is torn or damaged.
@@ -77,6 +85,7 @@ class Journal:
             raise
         self.close()
         self._fd, self._size, self.records = fd, len(data), len(lines)
+        self.is_behind = False
 
     def close(self) -> None:
         """Close the file; idempotent."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 from pathlib import Path
@@ -18,7 +19,9 @@ from execzmq.errors import (
     InvalidState,
     ProcessNotFound,
     ServerLost,
+    SpawnFailed,
 )
+from execzmq.process.journal import Journal
 from execzmq.types.events import Failed
 from tests.commands import (
     all_events,
@@ -216,3 +219,40 @@ async def test_data_and_a_terminal() -> None:
         assert await backend.list_processes() == []
     finally:
         await backend.aclose()
+
+
+def _full(journal: Journal, record: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def test_start_that_cannot_be_written_down_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk a start fails by name; nothing of it stays, and its id is free when there is room."""
+    async with contextlib.aclosing(await LocalBackend.open_private()) as backend:
+        before = len(os.listdir("/proc/self/fd"))
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "append", _full)
+            with pytest.raises(SpawnFailed) as caught:
+                await backend.start(words("cat", process_id="p", stdin="data", stdin_data=b"x"))
+        assert caught.value.details["errno"] == errno.ENOSPC
+        assert (await backend.list_processes(), len(os.listdir("/proc/self/fd"))) == ([], before)
+        assert output_of(await all_events(await backend.start(shell("echo x", process_id="p")))) == b"x\n"
+
+
+async def test_end_that_cannot_be_written_down_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk a command ends as ever, and can be forgotten; the journal is made good later."""
+    async with contextlib.aclosing(await LocalBackend.open_private()) as backend:
+        ended = await backend.start(shell("read x; exit 3", stdin="pipe", process_id="p"))
+        forgotten = await backend.start(shell("exit 4", process_id="q"))
+        await all_events(forgotten)
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "append", _full)
+            await ended.write(b"\n")
+            assert end_of(await all_events(ended)).exit_code == 3
+            await forgotten.forget()
+        was_behind = backend.journal.is_behind
+        backend._tidy()
+        assert (was_behind, backend.journal.is_behind) == (True, False)
+        assert [(r["kind"], r["process_id"]) for r in backend.journal.replay()] == [
+            ("start", "p"),
+            ("end", "p"),
+        ]
