@@ -68,8 +68,9 @@ class Keyboard:
         self._has_asked = True
         try:
             await self._process.claim_keyboard(take_over)
-        except Conflict as error:
-            self._lose(f"watching only: {error}")
+        except Conflict:
+            back = f"`execzmq attach --take-over {self._process.process_id}` takes it"
+            self._lose(f"watching only: another client has the keyboard; {back}")
             return False
         except ProcessNotRunning:
             return False

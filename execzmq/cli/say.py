@@ -25,12 +25,16 @@ BROKEN_PIPE = SIGNALLED + signal.SIGPIPE
 
 
 def line(text: str) -> None:
-    """Write one line of ours to stderr, whatever mode the terminal is in; drop it where that is closed."""
+    """Write one line of ours to stderr, whatever mode the terminal is in; drop it where that is closed.
+
+    On a terminal that shows a program's screen it begins a new line: the cursor is wherever that left it.
+    """
     words = " ".join(text.split())
+    start, end = ("\r\n", "\r\n") if _is_raw() else ("", "\n")
     # Replaced as a whole: what others named must not move the cursor.
     printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words)
     with contextlib.suppress(OSError):
-        os.write(2, f"execzmq: {printable}{_line_end()}".encode(errors="backslashreplace"))
+        os.write(2, f"{start}execzmq: {printable}{end}".encode(errors="backslashreplace"))
 
 
 def listing(text: str) -> None:
@@ -103,16 +107,18 @@ def end(process_id: str, result: ExitResult) -> int:
 
 def detached(process_id: str) -> int:
     """Tell how to come back to a process that the user has left, and return the exit status for that."""
+    with contextlib.suppress(OSError):
+        if os.isatty(2):
+            os.write(2, b"\n")  # the cursor is where the program has left it
     line(f"detached from {process_id}; `execzmq attach {process_id}` comes back")
     return 0
 
 
-def _line_end() -> str:
+def _is_raw() -> bool:
     try:
-        is_raw = not termios.tcgetattr(2)[1] & termios.OPOST
+        return not termios.tcgetattr(2)[1] & termios.OPOST
     except (termios.error, OSError):
-        return "\n"
-    return "\r\n" if is_raw else "\n"
+        return False
 
 
 def _place(error: BaseException) -> str:

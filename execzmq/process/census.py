@@ -2,7 +2,7 @@
 
 Evidence, the surest first: it was seen as a member before; it is in the session that the command leads (and
 so in any of its groups); its parent is a member; it has lost its parent, and carries the command's mark in
-its env or holds one of its streams. What hangs below the keeper without any of these is a stray.
+its env or can write to one of its streams. What hangs below the keeper without any of these is a stray.
 """
 
 from __future__ import annotations

@@ -28,14 +28,14 @@ def test_keyboard_is_shared_and_handed_over() -> None:
         first.expect(b"size 30x90")
         with UserTerminal("attach", process, rows=50, cols=100) as second:
             second.expect(b"ready")
-            second.expect(b"watching only")
+            second.expect(rb"\r\nexeczmq: watching only: .* --take-over ")
             second.type(b"no")
             first.type(b"a")
             first.expect(rb"keys b'a'")
             second.expect(rb"keys b'a'")
             first.type(DETACH)
             assert first.end() == 0
-            first.expect(b"detached from")
+            first.expect(rb"\nexeczmq: detached from")
             assert first.is_as_before()
             second.type(b"b")
             second.expect(b"size 50x100.*keys b'b'|keys b'b'.*size 50x100")

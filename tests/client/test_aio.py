@@ -215,6 +215,8 @@ async def test_start_options(backend: FakeBackend) -> None:
         ({"timeout": True}, TypeError),
         ({"name": "with blank"}, InvalidRequest),
         ({"process_id": 3}, TypeError),
+        ({"limits": {"memory": 1}}, TypeError),
+        ({"env_policy": "core"}, TypeError),
         ({"process_id": "x" * 65}, InvalidRequest),
         ({"stderr": -1}, InvalidRequest),
         ({"workspace_roots": "/r", "sandbox": "p"}, TypeError),
