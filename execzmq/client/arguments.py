@@ -216,7 +216,10 @@ def seconds(value: float | None, name: str, least: float = 0.0) -> float | None:
 
 
 def _word(word: Word, what: str) -> bytes:
-    encoded = os.fsencode(word)
+    try:
+        encoded = os.fsencode(word)
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"{what} has a character that no Unix name can have: {error.reason}") from None
     if b"\0" in encoded:
         raise InvalidRequest(f"embedded null byte in {what}")
     return encoded

@@ -229,6 +229,7 @@ class StreamPump:
         self._listening = False
         self._paused = False
         self._discarding = False
+        self._is_refused = False
 
     @property
     def is_open(self) -> bool:
@@ -352,13 +353,16 @@ class StreamPump:
 
     def _try_later(self, error: OSError) -> None:
         """Let the writer wait while the disk takes nothing; what it wrote is still in the pipe or pending."""
-        log.error("the output of a command cannot be stored, trying again: %s", error)
+        if not self._is_refused:
+            log.error("the output of a command cannot be stored, trying again: %s", error)
+        self._is_refused = True
         self._deafen()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(_RETRY, self._time_over)
 
     def _gather(self, moved: int) -> None:
+        self._is_refused = False
         now = self._clock()
         quiet, self._last = now - self._last, now
         is_full = self._log.pending(self.stream) >= MAX_EVENT

@@ -290,3 +290,9 @@ async def test_characters_split_over_chunks_c41() -> None:
         replayed = [line async for line in process.lines()]
     assert live == ["€", "a\ufffdb", "ok\ufffd"]
     assert replayed == live
+
+
+async def test_words_that_are_no_unix_names_are_refused_by_name_c45(backend: FakeBackend) -> None:
+    """A lone surrogate stands for no byte; it is an error of ours like any other wrong argument."""
+    with pytest.raises(InvalidRequest, match="argument"):
+        await AsyncClient(backend).start(["echo", "\ud800"])
