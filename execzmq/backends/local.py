@@ -13,13 +13,14 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from execzmq.backends.keeping import Keeping
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
+from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.records import end_record, journal_records, note_start
 from execzmq.backends.restore import restore
@@ -47,9 +48,6 @@ _JOURNAL_SLACK = 20_000
 _LAST_EVENTS = 1.0
 """Seconds in which the streams of ended commands must end when the backend is closed."""
 
-EventListener = Callable[[ManagedProcess, Record, dict[str, Any]], None]
-EndListener = Callable[[ManagedProcess], None]
-
 
 class LocalBackend:
     """Runs commands here. Made by `open` or `open_private`."""
@@ -63,8 +61,7 @@ class LocalBackend:
         self.turn = Turn()
         self.scanner = TreeScanner(0, self._scopes)
         self.base_env, self.base_cwd = dict(os.environb), os.getcwdb()
-        self.on_event: EventListener | None = None
-        self.on_end: EndListener | None = None
+        self.listener: Listener = Nobody()
         self.clock = time.time
         self.started_at = time.time()
         self.statistics = {"started": 0, "failed": 0, "ended": 0}
@@ -280,8 +277,7 @@ class LocalBackend:
     def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
         """Pass an event on to the listener."""
         self._housekeeping.grown(record.length)
-        if self.on_event is not None:
-            self.on_event(process, record, payload)
+        self.listener.event_recorded(process, record, payload)
 
     def ended(self, process: ManagedProcess) -> None:
         """Note the end of a process in the table and in the journal."""
@@ -289,8 +285,11 @@ class LocalBackend:
         self.statistics["ended"] += 1
         self.journal.note(end_record(process))
         self._housekeeping.ended()
-        if self.on_end is not None:
-            self.on_end(process)
+        self.listener.ended(process)
+
+    def paused(self, process: ManagedProcess) -> None:
+        """Pass on that a command waits for its starter."""
+        self.listener.paused(process)
 
     def released(self, process: ManagedProcess) -> None:
         """Let the keeper give up what it holds of the process."""

@@ -18,7 +18,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
             if sys.stdout is not None:
                 sys.stdout.flush()
         except OSError as error:
-            status = say.failure(error)
+            status = status or say.failure(error)  # what failed before has been told
     except KeyboardInterrupt:
         status = 130
     # Everything is closed by now; taking the interpreter apart would cost a fifth of a short command's time.

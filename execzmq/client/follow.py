@@ -166,7 +166,12 @@ class Follower:
         self._heard_at = self._loop.time()
         if announcement.event is None or self._bytes > _MOST_HELD:
             # A consumer that is slow gets pages, which wait for it.
-            self._do(self._cursor.behind(announcement.seq, announcement.instance))
+            step = self._cursor.behind(announcement.seq, announcement.instance)
+            if step.read_after is None and self._untold:
+                # Nothing is to be asked for, but the command may wait to hear how far this client has come.
+                self._untold = 0
+                self._connection.renew()
+            self._do(step)
         else:
             self._do(self._cursor.accept(announcement.event, announcement.instance))
 

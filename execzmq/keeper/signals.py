@@ -6,8 +6,10 @@ would not: so the keeper catches what it means to ignore.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
 from types import FrameType
 
 # Python itself ignores the last two. These are the only ones that a command could inherit.
@@ -28,6 +30,10 @@ NOT_DEFAULT = (
     signal.SIGXFSZ,
 )
 
+_RT_SIGACTION = {"x86_64": 13, "aarch64": 134, "riscv64": 134, "ppc64le": 173, "s390x": 174}
+"""Number of the system call by machine."""
+_INTERNAL = 1 << 31 | 1 << 32
+
 
 def take_over() -> int:
     """Set every signal as the keeper needs it, whatever was inherited.
@@ -36,6 +42,7 @@ def take_over() -> int:
         The reading end of a pipe, which the caller owns: it gets a byte at each caught signal.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _reset_internal()
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, *NOT_DEFAULT}:
         signal.signal(number, signal.SIG_DFL)
     for number in NOT_DEFAULT:
@@ -45,6 +52,24 @@ def take_over() -> int:
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     return reader
+
+
+def _reset_internal() -> None:
+    """Give the two signals that the C library keeps for itself their default, where they came ignored.
+
+    Whoever starts programs by posix_spawn, as make does, leaves them so; the library refuses to change them.
+    """
+    call = _RT_SIGACTION.get(os.uname().machine)
+    if sys.platform != "linux" or call is None or not _ignored() & _INTERNAL:
+        return
+    default = ctypes.create_string_buffer(64)
+    for number in (32, 33):
+        ctypes.CDLL(None).syscall(call, number, default, None, 8)
+
+
+def _ignored() -> int:
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        return next((int(line.split()[1], 16) for line in status if line.startswith("SigIgn:")), 0)
 
 
 def reset() -> None:

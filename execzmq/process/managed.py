@@ -44,6 +44,9 @@ class Observer(Protocol):
     def time_is_over(self, process: ManagedProcess) -> None:
         """The time limit of the process has struck."""
 
+    def paused(self, process: ManagedProcess) -> None:
+        """The command must wait until its starter tells that it has received more."""
+
 
 class ManagedProcess:
     """A process from its start to the end of its log.
@@ -69,7 +72,9 @@ class ManagedProcess:
         self.is_forgotten = False
         self.read_seq = 0
         self.last_read = 0.0
-        self.streams = StreamSet(log, Backlog(spec.log_budget) if spec.backpressure == "pause" else None)
+        backlog = Backlog(spec.log_budget) if spec.backpressure == "pause" else None
+        self.streams = StreamSet(log, backlog, self._paused)
+        self.last_output: Record | None = None
         self._is_given_up = False
         self._observer = observer
         self._clock = clock
@@ -251,6 +256,7 @@ class ManagedProcess:
         """Make an event of the pending bytes of a stream."""
         record = self.log.commit(stream, self._clock())
         if record is not None:
+            self.last_output = record
             self._tell(record, {})
             self.streams.balance()
 
@@ -291,6 +297,9 @@ class ManagedProcess:
     def _record(self, kind: Kind, payload: dict[str, Any]) -> None:
         self.streams.flush()
         self._tell(self.log.append(kind, payloads.encode(payload), self._clock()), payload)
+
+    def _paused(self) -> None:
+        self._observer.paused(self)
 
     def _later(self, delay: float, call: Callable[[], None]) -> None:
         self._timers.append(self._loop.call_later(delay, call))

@@ -5,7 +5,7 @@ Knows nothing of results and lifecycles.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from execzmq.process.backlog import Backlog
 from execzmq.process.census import StreamId
@@ -22,10 +22,12 @@ class StreamSet:
     Args:
         log: what they pump into; not owned.
         backlog: when writers must wait for the starter; `None` = never.
+        paused: called when writers begin to wait.
     """
 
-    def __init__(self, log: OutputLog, backlog: Backlog | None) -> None:
+    def __init__(self, log: OutputLog, backlog: Backlog | None, paused: Callable[[], None]) -> None:
         self.backlog = backlog
+        self._paused = paused
         self._log = log
         self._pumps: dict[Stream, StreamPump] = {}
         self._is_discarding = False
@@ -111,8 +113,11 @@ class StreamSet:
         if self.backlog is None or self._is_discarding:
             return
         pause = self.backlog.must_pause(self._log)
-        for pump in self._pumps.values():
+        changed = [pump for pump in self._pumps.values() if pump.is_paused != pause]
+        for pump in changed:
             if pause:
                 pump.pause()
-            elif pump.is_paused:
+            else:
                 pump.resume()
+        if pause and changed:
+            self._paused()

@@ -76,8 +76,7 @@ class Server:
             self._send,
             self._clock,
         )
-        backend.on_event = self._publisher.event_recorded
-        backend.on_end = self._publisher.ended
+        backend.listener = self._publisher
 
     @classmethod
     async def open(cls, name: str, settings: Settings) -> Server:

@@ -90,6 +90,12 @@ class Publisher:
         if pace is not None and pace.timer is not None:
             pace.timer.cancel()
 
+    def paused(self, process: ManagedProcess) -> None:
+        """Tell a starter that its command waits until it says how far it has come."""
+        record = process.last_output
+        if record is not None and self._interest.watches(process.process_id):
+            self._behind(process, record)
+
     def welcome(self, topic: bytes) -> None:
         """Tell the subscribers of a topic that their subscription is in force."""
         self._publish(topic, "iopub_welcome", {"subscription": topic.decode("ascii", "replace")})
@@ -131,6 +137,9 @@ class Publisher:
         if record is None:
             return
         pace.announced_at = self._clock()
+        self._behind(process, record)
+
+    def _behind(self, process: ManagedProcess, record: Record) -> None:
         content = _place(process, record) | {"stream": record.stream, "offset": record.offset, "behind": True}
         self._publish(_topic(process, record.stream), "process_output", content)
 

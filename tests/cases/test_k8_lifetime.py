@@ -207,3 +207,20 @@ async def test_client_that_closes_ends_what_it_holds_c65() -> None:
         assert (end.cause, end.asked_by) == ("terminated", "lease")
         assert (await (await other.attach(free.process_id)).info()).state == "running"
         await other.aclose()
+
+
+async def test_slow_writer_that_waits_for_its_starter_goes_on_c05() -> None:
+    """Also one so slow that all is broadcast: the starter is asked how far it has come, and tells at once."""
+    code = (
+        "import os, sys, time\nsys.stdin.read(1)\n"
+        "for n in range(96):\n os.write(1, b'%02d' % n * 16384); time.sleep(0.003)"
+    )
+    async with open_server() as server:
+        client = await RemoteBackend.open(server.info)
+        process = await client.start(python(code, backpressure="pause", stdin="pipe"))
+        server._backend.table.require(process.process_id).streams.room_is_short(True)
+        await process.write(b"x", end=True)
+        async with deadline(3):
+            output = output_of(await all_events(process))
+        assert output == b"".join(b"%02d" % number * 16384 for number in range(96))
+        await client.aclose()

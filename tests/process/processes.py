@@ -38,6 +38,9 @@ class Notes:
         """Count a time limit that has struck."""
         self.strikes += 1
 
+    def paused(self, process: ManagedProcess) -> None:
+        """Needed by the protocol of observers only."""
+
     @property
     def kinds(self) -> list[str]:
         """Return the kinds of the events."""

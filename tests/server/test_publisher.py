@@ -49,6 +49,9 @@ class Bench:
     def time_is_over(self, process: ManagedProcess) -> None:
         """Needed by the protocol of observers only."""
 
+    def paused(self, process: ManagedProcess) -> None:
+        """Needed by the protocol of observers only."""
+
     def close(self) -> None:
         """Leave nothing."""
         self.publisher.close()
@@ -131,4 +134,18 @@ async def test_tails_repeat_where_the_log_ends(short_tmp: Path) -> None:
     tails = [m.content for _, m in bench.sent]
     assert tails == [{"process_id": "p1", "instance": 7, "seq": 1, "state": "starting"}] * 3
     assert bench.publisher._ticker is None
+    bench.close()
+
+
+async def test_a_starter_is_told_that_its_command_waits(short_tmp: Path) -> None:
+    """By one `behind` of the last output, however slowly it was written."""
+    bench = Bench(short_tmp)
+    bench.interest.add(b"p.", 3)
+    bench.publisher.paused(bench.process)
+    assert bench.sent == []
+    bench.write(10)
+    bench.publisher.paused(bench.process)
+    (_, whole), (topic, behind) = bench.sent
+    assert topic == b"p.p1.stdout"
+    assert (behind.content["seq"], behind.content["behind"]) == (whole.content["seq"], True)
     bench.close()
