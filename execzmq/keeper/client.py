@@ -352,10 +352,11 @@ class KeeperClient:
 
     def _on_ended(self, message: Message) -> None:
         ended = exit_from(message)
+        # One that was found ended is not there: that has been told already.
         if process := self._running.pop(ended.process_id, None):
             process.exit = ended
-        # Whoever waits for the spawn was woken before and runs first.
-        self._loop.call_soon(self._on_exit, ended.process_id, ended.status, ended.rusage)
+            # Whoever waits for the spawn was woken before and runs first.
+            self._loop.call_soon(self._on_exit, ended.process_id, ended.status, ended.rusage)
 
     def _on_error(self, message: Message) -> None:
         error = spawn_error_from(message)

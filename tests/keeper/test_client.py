@@ -250,3 +250,13 @@ async def test_output_of_a_background_job_comes_after_the_exit_c01(short_tmp: Pa
         own.client.close_name("p", "stdin")
         assert await read_to_end(process.fds["stdout"]) == b"hi\njob\n"
         process.close()
+
+
+async def test_an_end_is_told_once(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a command is found ended while the word of its end is still on the way."""
+    async with keeper(short_tmp) as own:
+        told: list[str] = []
+        monkeypatch.setattr(own.client, "_on_exit", lambda key, *rest: told.append(key))
+        own.client._on_ended({"op": "exit", "id": "found", "status": 0, "rusage": {}, "ended_at": 1.0})
+        await own.settle()
+        assert told == []
