@@ -85,18 +85,15 @@ class Server:
         Raises:
             Conflict: a server of that name runs. ConnectionFailed: a folder is not this user's own.
         """
-        state = StateFolder(name)
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            state = StateFolder(name)
+            undo.callback(state.close)
             backend = await LocalBackend.open(state.path, settings)
-            try:
-                server = cls(state, backend, _new_connection(state))
-                state.announce(server.info)
-            except BaseException:
-                await backend.aclose()
-                raise
-        except BaseException:
-            state.close()
-            raise
+            undo.push_async_callback(backend.aclose)
+            server = cls(state, backend, _new_connection(state))
+            undo.callback(server._sockets.close)
+            state.announce(server.info)
+            undo.pop_all()
         server._publisher.status(server.info.epoch, "starting")
         return server
 

@@ -35,6 +35,17 @@ async def test_a_second_server_of_a_name_is_refused() -> None:
         assert connection.load(connection.state_folder("t") / "connection.json") == first.info
 
 
+async def test_a_start_that_fails_leaves_nothing() -> None:
+    """Neither threads nor sockets nor the lock: the next one of that name starts."""
+    folder = connection.runtime_file("t")
+    folder.mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        await Server.open("t", Settings())
+    folder.rmdir()
+    async with open_server() as server:
+        assert server.info.pid == os.getpid()
+
+
 async def test_its_end_leaves_nothing(state_home: Path) -> None:
     """Sockets and connection files are gone."""
     async with open_server() as server:
