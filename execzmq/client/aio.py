@@ -18,7 +18,7 @@ from execzmq.client.arguments import Caller, Command, StartOptions, start_params
 from execzmq.client.lines import LineSplitter
 from execzmq.client.plan import RunOptions, run_plan
 from execzmq.client.signatures import options_from
-from execzmq.errors import ClientClosed, WaitTimeout
+from execzmq.errors import ClientClosed, StdinClosed, WaitTimeout
 from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.events import Event, Gap, Output
 from execzmq.types.results import ExitResult, ProcessInfo, ReadResponse, ServerInfo, TerminateReport
@@ -115,8 +115,15 @@ class AsyncProcess:
         return len(view)
 
     async def close_stdin(self) -> None:
-        """Write the end of stdin (to a terminal, its end-of-file character); errors as for `write`."""
-        await self._process.write(b"", end=True)
+        """Write the end of stdin (to a terminal, its end-of-file character); errors as for `write`.
+
+        No effect once the process has ended: it may do so at any moment.
+        """
+        try:
+            await self._process.write(b"", end=True)
+        except StdinClosed:
+            if not (await self._process.info()).exited:
+                raise
 
     async def resize(self, rows: int, cols: int) -> None:
         """Set the terminal's size in character cells, each 1 to 65,535.

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from execzmq.backends.local import LocalBackend
+from execzmq.client.aio import AsyncClient
 from execzmq.client.remote import RemoteBackend
-from execzmq.errors import Conflict
+from execzmq.errors import Conflict, StdinClosed
 from execzmq.types.events import Exited, Output, last_seq_of
 from execzmq.types.params import EnvPolicy
 from tests.commands import (
@@ -224,3 +225,17 @@ async def test_slow_writer_that_waits_for_its_starter_goes_on_c05() -> None:
             output = output_of(await all_events(process))
         assert output == b"".join(b"%02d" % number * 16384 for number in range(96))
         await client.aclose()
+
+
+async def test_closing_the_stdin_of_an_ended_process_is_no_error(factory: Factory) -> None:
+    """It may end at any moment; without a stdin at all it is one."""
+    async with factory() as backend:
+        client = AsyncClient(backend)
+        process = await client.start(["head", "-c", "1"], stdin=True)
+        await process.write(b"x")
+        await process.wait()
+        await process.close_stdin()
+        other = await client.start(["sleep", "60"])
+        with pytest.raises(StdinClosed):
+            await other.close_stdin()
+        await other.kill()
