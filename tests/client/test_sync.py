@@ -76,13 +76,15 @@ def test_daily_use(client: Client) -> None:
 
 def test_terminal(client: Client) -> None:
     """Size, signals and the end of a terminal process."""
-    process = client.start("stty size; read x; stty size; sleep 60", tty=True, size=(40, 132), tty_echo=False)
+    process = client.start("stty size; read x; stty size; exec cat", tty=True, size=(40, 132), tty_echo=False)
     lines = process.lines()
     assert next(lines) == "40 132"
     process.claim_keyboard()
     process.resize(rows=3, cols=5)
     process.write(b"\n")
     assert next(lines) == "3 5"
+    process.write(b"here\n")
+    assert next(lines) == "here"  # a shell that is about to exec loses an interrupt
     process.release_keyboard()
     lines.close()
     process.signal("INT")
