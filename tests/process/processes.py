@@ -21,6 +21,7 @@ class Notes:
         self.ends = 0
         self.releases = 0
         self.strikes = 0
+        self.pauses = 0
 
     def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
         """Note an event."""
@@ -39,7 +40,8 @@ class Notes:
         self.strikes += 1
 
     def paused(self, process: ManagedProcess) -> None:
-        """Needed by the protocol of observers only."""
+        """Count a time that writers begin to wait."""
+        self.pauses += 1
 
     @property
     def kinds(self) -> list[str]:

@@ -155,6 +155,26 @@ async def test_cancelled_together_with_the_event(short_tmp: Path) -> None:
         await waiting
 
 
+async def test_observer_is_told_once_that_writers_begin_to_wait(short_tmp: Path) -> None:
+    """Its events are published at once then, so that a starter which waits for them can let it go on."""
+    notes = Notes()
+    process = make_process(short_tmp, notes, backpressure="pause", budget=10)
+    writers = start(process)
+    os.write(writers["stdout"], b"x" * 20)
+    async with deadline(5):
+        while process.log.last_seq < 2:
+            await process.wait_change(1.0)
+        process.streams.balance()
+        assert notes.pauses == 1
+        process.streams.told(process.log.last_seq)
+        assert notes.pauses == 1
+        os.write(writers["stdout"], b"y" * 20)
+        while process.log.last_seq < 3:
+            await process.wait_change(1.0)
+        assert notes.pauses == 2
+    end(process, writers)
+
+
 async def test_pause_ends_with_the_drain_limit(short_tmp: Path) -> None:
     """A starter that lags behind does not keep the rest of a closed process from being dropped."""
     process = make_process(short_tmp, Notes(), drain_limit=0.0, backpressure="pause", budget=10)
