@@ -20,6 +20,9 @@ _MORE = int(zmq.DONTWAIT | zmq.SNDMORE)  # as enums they cost more than the send
 _EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
 _POLLOUT = int(zmq.POLLOUT)
+# The ways of the base class go past enums and options that nothing here uses.
+_get: Callable[[zmq.Socket[bytes], int], int] = _RawSocket.get  # type: ignore[assignment]  # of EVENTS
+_send: Callable[..., object] = _RawSocket.send
 _TURN = 64
 """Messages handled before other work of the loop gets its turn."""
 
@@ -64,7 +67,7 @@ class ZmqPort:
             # Room that has come since the first try is not told any more: asking for `EVENTS` takes the edge.
             return self._try_send(frames, copy) or (self._has(_POLLOUT) and self._try_send(frames, copy))
         finally:
-            if self._has(_POLLIN):
+            if self._scheduled is None and self._has(_POLLIN):
                 self._look_again()
 
     def close(self, linger: float = 0.0) -> None:
@@ -78,11 +81,11 @@ class ZmqPort:
         self.socket.close(linger=int(linger * 1000))
 
     def _try_send(self, frames: Sequence[bytes | memoryview | zmq.Frame], copy: bool) -> bool:
-        send = self.socket.send
+        socket = self.socket
         try:
             for frame in frames[:-1]:
-                send(frame, _MORE, copy)
-            send(frames[-1], _LAST, copy)
+                _send(socket, frame, _MORE, copy)
+            _send(socket, frames[-1], _LAST, copy)
         except zmq.Again:
             return False
         return True
@@ -110,15 +113,15 @@ class ZmqPort:
 
     def _has(self, event: int) -> bool:
         """Ask the socket; cheaper than the exception of a `recv` in vain."""
-        events = _RawSocket.get(self.socket, _EVENTS)  # without the way through enums
-        return bool(int(events) & event)
+        return bool(_get(self.socket, _EVENTS) & event)
 
     def _receive(self) -> Frames:
         """Return the next message; `recv_multipart` takes twice as long, as it asks the socket for `more`."""
-        frame = self.socket.recv(_LAST, copy=False)
+        receive = self.socket.recv
+        frame = receive(_LAST, copy=False)
         frames = [frame]
         while frame.more:
-            frame = self.socket.recv(_LAST, copy=False)
+            frame = receive(_LAST, copy=False)
             frames.append(frame)
         return frames
 

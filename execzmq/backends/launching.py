@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import operator
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+
+import msgpack  # type: ignore[import-untyped]  # it ships no types
 
 from execzmq.errors import (
     ArgumentTooLong,
@@ -65,13 +68,17 @@ def check_params(params: ExecParams) -> None:
         raise InvalidRequest(message, fields={"stdin_data": "not with a terminal"})
 
 
+_values_of = operator.attrgetter(*(field.name for field in dataclasses.fields(ExecParams)))
+_pack: Callable[[object], bytes] = msgpack.Packer(default=repr, unicode_errors="surrogatepass").pack
+
+
 def digest_of(params: ExecParams) -> str:
     """Return what is the same for the same request only."""
-    return hashlib.sha256(repr(params).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(_pack(_values_of(params))).hexdigest()
 
 
 def launch_of(
-    params: ExecParams, spec: ProcessSpec, base_env: Mapping[bytes, bytes], folder: Path
+    params: ExecParams, spec: ProcessSpec, base_env: Mapping[bytes, bytes], folder: str
 ) -> tuple[Launch, dict[str, int]]:
     """Return what the keeper is asked for, and descriptors to pass, which the caller must close.
 

@@ -24,10 +24,10 @@ from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.records import end_record, journal_records, note_start
 from execzmq.backends.restore import restore
-from execzmq.backends.starting import Starting
 from execzmq.backends.wiring import connect_streams
-from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
+from execzmq.errors import Conflict, ExecZMQError, InvalidState, to_wire
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
+from execzmq.keeper.outcome import Outcome
 from execzmq.process import guards
 from execzmq.process.census import Scope
 from execzmq.process.housekeeping import Housekeeping
@@ -36,9 +36,9 @@ from execzmq.process.journal import Journal
 from execzmq.process.lifecycle import Life
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
+from execzmq.process.readers import Readers
 from execzmq.process.scan import TreeScanner
 from execzmq.process.spec import ProcessSpec, spec_of
-from execzmq.process.streams import Turn
 from execzmq.process.table import ProcessTable
 from execzmq.settings import VERSION, Settings
 from execzmq.types.params import ExecParams
@@ -58,7 +58,7 @@ class LocalBackend:
         self.folder = folder
         self.settings = settings
         self.table = ProcessTable()
-        self.turn = Turn()
+        self.readers = Readers()
         self.scanner = TreeScanner(0, self._scopes)
         self.base_env, self.base_cwd = dict(os.environb), os.getcwdb()
         self.listener: Listener = Nobody()
@@ -68,7 +68,7 @@ class LocalBackend:
         self._private = private
         self.journal = Journal(folder / "journal")
         self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
-        self._starting: dict[str, Starting] = {}
+        self._starting: dict[str, Outcome[None]] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._discarding: set[ManagedProcess] = set()
         self._keeping = Keeping(
@@ -128,7 +128,7 @@ class LocalBackend:
         """Start a command for a session; see ExecBackend. Cancelling leaves the command running."""
         process, starting, _ = self.begin(params, session)
         if starting is not None:
-            await starting.wait()
+            await starting
         return LocalProcess(self, process, session)
 
     async def attach(self, id_or_name: str, session: str = "local") -> LocalProcess:
@@ -172,6 +172,7 @@ class LocalBackend:
         for process in [*self.table, *self._discarding]:
             process.release()
             process.log.close()
+        self.readers.close()
         await self._keeping.close(keeps=keeps)
         self.journal.close()
         self.scanner.close()
@@ -195,7 +196,7 @@ class LocalBackend:
 
     # How a process begins
 
-    def begin(self, params: ExecParams, session: str) -> tuple[ManagedProcess, Starting | None, bool]:
+    def begin(self, params: ExecParams, session: str) -> tuple[ManagedProcess, Outcome[None] | None, bool]:
         """Begin a start; return the process, what tells of its success, and whether it is a repeat.
 
         Raises:
@@ -219,7 +220,7 @@ class LocalBackend:
 
     def _begin(
         self, params: ExecParams, process_id: str, session: str, digest: str
-    ) -> tuple[ManagedProcess, Starting]:
+    ) -> tuple[ManagedProcess, Outcome[None]]:
         instance = int.from_bytes(os.urandom(8))
         budget = params.log_budget or self.settings.log_budget
         cwd = params.cwd if params.cwd is not None else self.base_cwd
@@ -236,41 +237,37 @@ class LocalBackend:
         finally:
             for fd in files.values():
                 os.close(fd)
-        starting = self._starting[process_id] = Starting()
-        spawned.add_done_callback(partial(self._spawned, process))
+        starting = self._starting[process_id] = Outcome()
         self.statistics["started"] += 1
+        spawned.then(partial(self._spawned, process), partial(self._spawn_failed, process))
         return process, starting
 
-    def _spawned(self, process: ManagedProcess, done: asyncio.Future[SpawnedProcess]) -> None:
+    def _spawned(self, process: ManagedProcess, spawned: SpawnedProcess) -> None:
         starting = self._starting.pop(process.process_id)
-        error: ExecZMQError
-        if done.cancelled():
-            error = ServerLost("the backend was closed while the command was being started")
-        elif (reason := done.exception()) is not None:
-            error = spawn_error(reason)
-        else:
-            spawned = done.result()
-            pumps, feeder = connect_streams(self, process, spawned)
-            process.started(spawned.pid, spawned.pidfd, pumps, feeder)
-            starting.finish(None)
-            return
+        pumps, feeder = connect_streams(self, process, spawned)
+        process.started(spawned.pid, spawned.pidfd, pumps, feeder)
+        starting.succeed(None)
+
+    def _spawn_failed(self, process: ManagedProcess, reason: Exception) -> None:
+        starting = self._starting.pop(process.process_id)
+        error = spawn_error(reason)
         self.statistics["failed"] += 1
         process.spawn_failed(to_wire(error))
-        starting.finish(error)
+        starting.fail(error)
 
     async def wait_started(self, process: ManagedProcess) -> None:
         """Wait until it is known whether the command could be started."""
         starting = self._starting.get(process.process_id)
         if starting is not None:
             with contextlib.suppress(ExecZMQError):
-                await starting.wait()
+                await starting
 
     def _scopes(self) -> list[Scope]:
         return [process.scope for process in self.table if process.has_begun]
 
-    def log_folder(self, spec: ProcessSpec) -> Path:
+    def log_folder(self, spec: ProcessSpec) -> str:
         """Return where the log of this life of the process is kept."""
-        return Path(f"{self.folder}/p/{spec.key}")
+        return f"{self.folder}/p/{spec.key}"
 
     # Observer of its processes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from execzmq.errors import SpawnFailed
-from execzmq.process import payloads
 from execzmq.process.journal import Journal
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.spec import ProcessSpec, boot_id, spec_to_record
@@ -42,7 +41,7 @@ def end_record(process: ManagedProcess) -> dict[str, object]:
         "pid": process.pid,
         "started_at": process.ending.started_at,
         "ended_at": process.ending.ended_at,
-        "result": None if process.result is None else payloads.result_to_dict(process.result),
+        "result": process.told or None,
         "failure": process.failure,
         "last_seq": process.log.last_seq,
         "on_disk": process.log.is_on_disk,

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from execzmq.backends.records import start_record
@@ -173,7 +174,7 @@ def _keep_findable(process: ManagedProcess) -> None:
 def _exit_left(backend: LocalBackend, spec: ProcessSpec) -> ProcessExit | None:
     """Return what a keeper wrote down that ended because nothing was left to keep."""
     try:
-        return exit_from(json.loads((backend.log_folder(spec) / "exit").read_text()))
+        return exit_from(json.loads(Path(backend.log_folder(spec), "exit").read_text()))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

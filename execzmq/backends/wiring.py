@@ -50,7 +50,7 @@ def _pump(backend: LocalBackend, process: ManagedProcess, stream: Stream, source
         commit=process.commit,
         ended=process.stream_ended,
         clock=backend.clock,
-        turn=backend.turn,
+        readers=backend.readers,
     )
 
 

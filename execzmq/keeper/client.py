@@ -8,7 +8,6 @@ must not know the log or the wire.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from execzmq.keeper.messages import (
     spawn_message,
 )
 from execzmq.keeper.outbox import Outbox
+from execzmq.keeper.outcome import Outcome
 from execzmq.keeper.start import KeeperProcess, KeeperStartError
 
 __all__ = [
@@ -71,23 +71,19 @@ class KeeperRefused(Exception):
 class _Pending:
     """Who waits for an answer."""
 
-    spawns: dict[str, asyncio.Future[SpawnedProcess]] = field(default_factory=dict)
+    spawns: dict[str, Outcome[SpawnedProcess]] = field(default_factory=dict)
     releases: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     ready: asyncio.Future[None] | None = None
     end: asyncio.Future[None] | None = None
 
     def fail(self, error: Exception) -> None:
         """Give everyone the same error."""
-        waiting: list[asyncio.Future[Any] | None] = [
-            *self.spawns.values(),
-            *self.releases.values(),
-            self.ready,
-        ]
-        for future in waiting:
-            if future is not None and not future.done():
-                future.set_exception(error)
-        self.spawns.clear()
-        self.releases.clear()
+        spawns, self.spawns = self.spawns, {}
+        releases, self.releases = self.releases, {}
+        for outcome in spawns.values():
+            outcome.fail(error)
+        for future in (*releases.values(), self.ready):
+            _fail(future, error)
 
 
 class _Reached(NamedTuple):
@@ -165,7 +161,7 @@ class KeeperClient:
                 return client
         raise KeeperLost("each keeper that was reached ended at once")
 
-    def spawn(self, launch: Launch, fds: Mapping[str, int] | None = None) -> asyncio.Future[SpawnedProcess]:
+    def spawn(self, launch: Launch, fds: Mapping[str, int] | None = None) -> Outcome[SpawnedProcess]:
         """Start a command.
 
         Args:
@@ -173,7 +169,7 @@ class KeeperClient:
             fds: the passed descriptors by name; they stay the caller's and may be closed at once.
 
         Returns:
-            A future of the command. It fails with SpawnError (nothing is left) or KeeperLost. If it is
+            What becomes of it: the command, or SpawnError (nothing is left) or KeeperLost. If it is
             cancelled, the command is killed and forgotten as soon as the keeper has answered, and its
             descriptors are closed.
 
@@ -183,20 +179,20 @@ class KeeperClient:
         """
         if launch.process_id in self._pending.spawns:
             raise ValueError(f"a spawn of {launch.process_id!r} is under way")
-        future: asyncio.Future[SpawnedProcess] = self._loop.create_future()
+        outcome: Outcome[SpawnedProcess] = Outcome()
         try:
             check_launch(launch)
         except SpawnError as exc:
-            future.set_exception(exc)
-            return future
+            outcome.fail(exc)
+            return outcome
         passed = [(fds or {})[name] for name in launch.descriptor_names]
-        self._pending.spawns[launch.process_id] = future
+        self._pending.spawns[launch.process_id] = outcome
         try:
             self._send(spawn_message(launch), passed)
         except OSError as exc:
             del self._pending.spawns[launch.process_id]
-            future.set_exception(explain(launch, "descriptors", exc.errno or 0))
-        return future
+            outcome.fail(explain(launch, "descriptors", exc.errno or 0))
+        return outcome
 
     def release(self, process_id: str) -> asyncio.Future[None]:
         """Let a held command run.
@@ -293,14 +289,15 @@ class KeeperClient:
             self._lose(exc)
 
     def _on_readable(self) -> None:
-        try:
-            self._take_all()
-        except (EOFError, OSError) as exc:
-            self._lose(exc)
-
-    def _take_all(self) -> None:
         """Take all that has come: a wake-up costs more than a packet."""
-        while not self._is_closed and (packet := self._channel.receive()) is not None:
+        while not self._is_closed:
+            try:
+                packet = self._channel.receive()
+            except (EOFError, OSError) as exc:
+                self._lose(exc)
+                return
+            if packet is None:
+                return
             self._take(packet)
 
     def _take(self, packet: Packet) -> None:
@@ -326,17 +323,17 @@ class KeeperClient:
                 _fail(self._pending.ready, KeeperRefused(message["reason"], message["message"]))
 
     def _on_spawned(self, message: Message, fds: list[int], cut: bool) -> None:
-        future = self._pending.spawns.pop(message["id"], None)
-        wanted = future is not None and not future.done()
-        if future is None or not wanted or cut:
+        outcome = self._pending.spawns.pop(message["id"], None)
+        if outcome is None or outcome.is_over or cut:
             _close_all(fds)
             self.abandon(message["id"])
-            words = "this process has no descriptors left to take the command's"
-            _fail(future, SpawnError("too_many_descriptors", None, words))
+            if outcome is not None:
+                words = "this process has no descriptors left to take the command's"
+                outcome.fail(SpawnError("too_many_descriptors", None, words))
             return
         process = process_from(message, fds)
         self._running[process.process_id] = process
-        future.set_result(process)
+        outcome.succeed(process)
 
     def _on_known(self, message: Message, fds: list[int], cut: bool) -> None:
         if cut:
@@ -355,15 +352,15 @@ class KeeperClient:
         # One that was found ended is not there: that has been told already.
         if process := self._running.pop(ended.process_id, None):
             process.exit = ended
-            # Whoever waits for the spawn was woken before and runs first.
-            self._loop.call_soon(self._on_exit, ended.process_id, ended.status, ended.rusage)
+            self._on_exit(ended.process_id, ended.status, ended.rusage)
 
     def _on_error(self, message: Message) -> None:
         error = spawn_error_from(message)
         process_id = message.get("id") or ""
         match message["request"]:
             case "spawn":
-                _fail(self._pending.spawns.pop(process_id, None), error)
+                if outcome := self._pending.spawns.pop(process_id, None):
+                    outcome.fail(error)
             case "release":
                 self._running.pop(process_id, None)
                 _fail(self._pending.releases.pop(process_id, None), error)
@@ -379,8 +376,7 @@ class KeeperClient:
         self._is_losing = True
         # The socket tells its error before the last words, which may be why the keeper refuses.
         for _ in range(2):
-            with contextlib.suppress(EOFError, OSError):
-                self._take_all()
+            self._on_readable()
         asked = self._pending.end is not None and not self._pending.end.done()
         greeting = self._pending.ready is None or not self._pending.ready.done()
         self._disconnect(KeeperLost(f"the keeper has gone: {str(cause) or 'it closed the connection'}"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from pathlib import Path
 
 from execzmq.process.index import RECORD_SIZE, Record
 from execzmq.process.indexfiles import IndexFiles
@@ -33,11 +32,11 @@ class LogFiles:
     `dropped`; `exist` is set by `load` and by whoever has written the first of them.
     """
 
-    def __init__(self, folder: Path, budget: int) -> None:
+    def __init__(self, folder: str, budget: int) -> None:
         self._folder = folder
         size = max(_LEAST_SEGMENT, min(SEGMENT, budget // 8))
-        self.data = {name: SegmentedStream(str(folder), prefix, size) for name, prefix in _PREFIXES.items()}
-        self.index = IndexFiles(str(folder), min(size, _LARGEST_INDEX) // RECORD_SIZE)
+        self.data = {name: SegmentedStream(folder, prefix, size) for name, prefix in _PREFIXES.items()}
+        self.index = IndexFiles(folder, min(size, _LARGEST_INDEX) // RECORD_SIZE)
         self.dropped: dict[str, int] = {"stdout": 0, "stderr": 0}
         self.trimmer = Trimmer(self.data, self.index, self.dropped)
         self.exist = False
@@ -98,6 +97,6 @@ class LogFiles:
             OSError: something could not be removed.
         """
         self.close()
-        empty_folder(str(self._folder))
+        empty_folder(self._folder)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._folder)

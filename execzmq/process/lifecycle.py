@@ -13,7 +13,13 @@ from execzmq.errors import InvalidState
 from execzmq.types.results import State
 
 
-class Life(Enum):
+class _Word(Enum):
+    """A word of the table; its hash is its identity, since that of an Enum runs in Python."""
+
+    __hash__ = object.__hash__
+
+
+class Life(_Word):
     """Where a process is in its life; the value is what the outside calls it."""
 
     STARTING = "starting"
@@ -41,7 +47,7 @@ class Life(Enum):
         return self in (Life.EXITED, Life.CLOSED, Life.FAILED)
 
 
-class Fact(Enum):
+class Fact(_Word):
     """What can happen to a process."""
 
     SPAWNED = "spawned"
@@ -53,7 +59,7 @@ class Fact(Enum):
     LOST = "lost"
 
 
-class Action(Enum):
+class Action(_Word):
     """What the owner of the process must do, in this order."""
 
     RECORD_STARTED = "record started"

@@ -43,17 +43,21 @@ class OutputLog:
         folder: made at the first byte.
         instance: names this log among those of its process_id.
         budget: bytes that are kept in any case; decides how large a file grows.
+
+    Attributes:
+        dropped: bytes per stream that the log no longer has.
     """
 
-    def __init__(self, folder: Path, instance: int, budget: int) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path | str, instance: int, budget: int) -> None:
+        self._folder = folder
         self.instance = instance
         self.budget = budget
         self.last_seq = 0
         self.last_kind: Kind | None = None
         self.ends: dict[str, int] = dict.fromkeys(OUTPUT_STREAMS, 0)
         self.discarded_bytes = 0
-        self._files = LogFiles(folder, budget)
+        self._files = LogFiles(str(folder), budget)
+        self.dropped = self._files.dropped
         self._data = self._files.data
         self._index = self._files.index
         self._held: list[tuple[Record, bytes]] = []
@@ -61,7 +65,7 @@ class OutputLog:
         self._cursors = CursorMemory()
 
     @classmethod
-    def from_memory(cls, folder: Path, instance: int, budget: int, events: Iterable[Memo]) -> OutputLog:
+    def from_memory(cls, folder: Path | str, instance: int, budget: int, events: Iterable[Memo]) -> OutputLog:
         """Rebuild the log of a process that never had output, from what the journal says of it."""
         log = cls(folder, instance, budget)
         log._append_all(events)
@@ -69,7 +73,7 @@ class OutputLog:
 
     @classmethod
     def open(
-        cls, folder: Path, instance: int, budget: int, now: float = 0.0, first: Iterable[Memo] = ()
+        cls, folder: Path | str, instance: int, budget: int, now: float = 0.0, first: Iterable[Memo] = ()
     ) -> OutputLog:
         """Take up the log that an earlier life has left in `folder`; no folder is a log without events.
 
@@ -92,8 +96,8 @@ class OutputLog:
         return log
 
     def _append_all(self, events: Iterable[Memo]) -> None:
-        for kind, payload, time in events:
-            self.append(kind, payload, time)
+        for event in events:
+            self.append(*event)
 
     def _adopt_data(self, now: float) -> None:
         for name in OUTPUT_STREAMS:
@@ -103,6 +107,11 @@ class OutputLog:
                 pass
 
     # What is there
+
+    @property
+    def folder(self) -> Path:
+        """Return where its files are, or will be."""
+        return Path(self._folder)
 
     @property
     def first_seq(self) -> int:
@@ -122,18 +131,14 @@ class OutputLog:
         return self._files.damaged
 
     @property
-    def dropped(self) -> dict[str, int]:
-        """Return the bytes per stream that the log no longer has."""
-        return self._files.dropped
-
-    @property
     def disk_bytes(self) -> int:
         """Return the bytes of all files of the log, index and pending bytes counted in."""
         return self._files.trimmer.disk_bytes
 
     def pending(self, stream: Stream) -> int:
         """Return the bytes of `stream` that stand in the data but are no event yet."""
-        return max(0, self._data[stream].end - self.ends[stream])
+        count = self._data[stream].end - self.ends[stream]
+        return count if count > 0 else 0
 
     def ends_at(self, seq: int) -> dict[str, int]:
         """Return the end of each stream after the event `seq`.

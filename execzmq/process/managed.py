@@ -51,6 +51,10 @@ class Observer(Protocol):
 class ManagedProcess:
     """A process from its start to the end of its log.
 
+    Attributes:
+        process_id, instance: name the process and this life of its log.
+        told: `result` as events and journal have it, empty without one.
+
     Args:
         spec: what it is.
         log: owned from now on.
@@ -61,11 +65,13 @@ class ManagedProcess:
     def __init__(self, spec: ProcessSpec, log: OutputLog, observer: Observer, clock: Clock) -> None:
         self.spec = spec
         self.log = log
+        self.process_id, self.instance = spec.process_id, log.instance
         self.life = Life.STARTING
         self.pid: int | None = None
         self.scope = Scope(0, mark=spec.mark)
         self.ending = Ending()
         self.result: ExitResult | None = None
+        self.told: dict[str, Any] = {}
         self.failure: dict[str, Any] | None = None
         self.feeder: StdinFeeder | None = None
         self.keyboard: str | None = None
@@ -83,16 +89,6 @@ class ManagedProcess:
         self._waiters = Waiters()
 
     # What it is
-
-    @property
-    def process_id(self) -> str:
-        """Name the process."""
-        return self.spec.process_id
-
-    @property
-    def instance(self) -> int:
-        """Name this life of the process_id."""
-        return self.log.instance
 
     @property
     def has_begun(self) -> bool:
@@ -151,6 +147,7 @@ class ManagedProcess:
         """Be what an earlier life has told of the process, without telling anybody."""
         self.life, self.result, self.failure = life, result, failure
         if result is not None:
+            self.told = payloads.result_to_dict(result)
             self.ending.resume(result)
 
     def _take_over(
@@ -316,8 +313,14 @@ class ManagedProcess:
         self._record("failed", payloads.plain(self.failure or {}))
 
     def _record_exited(self) -> None:
-        self.result = self.ending.result(self.log.ends, self.log.dropped)
-        self._record("exited", payloads.result_to_dict(self.result))
+        self._record_result("exited")
+
+    def _record_result(self, kind: Kind) -> None:
+        """Record the end as far as it is known; that of the command is mostly that of its streams too."""
+        result = self.ending.result(self.log.ends, self.log.dropped)
+        if result != self.result:
+            self.result, self.told = result, payloads.result_to_dict(result)
+        self._record(kind, self.told)
 
     def _await_streams(self) -> None:
         if self.spec.drain_limit is not None:
@@ -334,8 +337,7 @@ class ManagedProcess:
         self.ending.holders = self.streams.holders()
 
     def _record_closed(self) -> None:
-        self.result = self.ending.result(self.log.ends, self.log.dropped)
-        self._record("closed", payloads.result_to_dict(self.result))
+        self._record_result("closed")
 
     def _discard(self) -> None:
         self.streams.discard()

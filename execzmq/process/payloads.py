@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import msgpack  # type: ignore[import-untyped]  # it ships no types
 
 from execzmq.process.paging import Dropped, LogPage
 from execzmq.types.events import Closed, Event, Exited, Failed, Gap, Notice, Output, Started
@@ -17,12 +19,8 @@ if TYPE_CHECKING:
 
 _RESULT_FIELDS = tuple(field.name for field in dataclasses.fields(ExitResult))
 _values_of_result = operator.attrgetter(*_RESULT_FIELDS)
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-
-
-def encode(value: dict[str, Any]) -> bytes:
-    """Return the bytes of a payload."""
-    return _encode(value).encode("ascii")
+encode: Callable[[dict[str, Any]], bytes] = msgpack.Packer(unicode_errors="surrogatepass").pack
+"""Return the bytes of a payload."""
 
 
 def readable(text: str) -> str:
@@ -43,7 +41,7 @@ def plain(value: object) -> Any:
 
 def decode(payload: bytes) -> dict[str, Any]:
     """Return the value of a payload."""
-    value = json.loads(payload) if payload else {}
+    value = msgpack.unpackb(payload, unicode_errors="surrogatepass") if payload else {}
     return value if isinstance(value, dict) else {}
 
 

@@ -45,11 +45,11 @@ class ProcessSpec:
     exact_env: bool
     log_instance: int = 0
     """What names the log where its end may be missing, so that no cursor of before fits; 0 = `instance`."""
+    key: str = dataclasses.field(init=False, repr=False, compare=False)
+    """What names this life of the process to the keeper, in its log's folder and in the mark."""
 
-    @property
-    def key(self) -> str:
-        """Name this life of the process to the keeper, in its log's folder and in the mark."""
-        return key_of(self.process_id, self.instance)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", key_of(self.process_id, self.instance))
 
     @property
     def mark(self) -> bytes | None:
@@ -104,7 +104,7 @@ def spec_of(
     )
 
 
-_FIELDS = tuple(field.name for field in dataclasses.fields(ProcessSpec))
+_FIELDS = tuple(field.name for field in dataclasses.fields(ProcessSpec) if field.init)
 _values_of = operator.attrgetter(*_FIELDS)
 
 

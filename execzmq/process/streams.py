@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from execzmq.process.readers import Readers
 from execzmq.settings import GATHER_TIME, MAX_EVENT
 from execzmq.types.events import Stream
 
@@ -30,8 +31,6 @@ _RETRY = 0.25
 """Seconds after which a full or failing disk is tried again."""
 log = logging.getLogger("execzmq.process")
 _WIDE_PIPE = 1024 * 1024
-_TURN = 1024 * 1024
-"""Bytes that all streams together take in one turn of the loop: two or three milliseconds."""
 _WIDE_PIPES = 16
 """Pipes that may be wide at once: the system allows a user 64 MiB in all."""
 
@@ -157,39 +156,6 @@ class TerminalSource:
                 os.close(fd)
 
 
-class Turn:
-    """What all streams together take in one turn of the loop, so that requests are answered in between.
-
-    Those that find no room come first in the next turn.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._left = _TURN
-        self._waiting: dict[Callable[[], None], None] = {}
-
-    def has_room_for(self, reader: Callable[[], None]) -> bool:
-        """Tell whether `reader` may take bytes now; otherwise it is called again in the next turn."""
-        if self._left > 0:
-            return True
-        self._waiting[reader] = None
-        return False
-
-    def took(self, size: int) -> None:
-        """Count what was taken; dribbles cost less than to count them."""
-        if size < _DRIBBLE:
-            return
-        if self._left == _TURN:
-            self._loop.call_soon(self._next)
-        self._left -= size
-
-    def _next(self) -> None:
-        self._left = _TURN
-        waiting, self._waiting = self._waiting, {}
-        for reader in waiting:
-            reader()
-
-
 class StreamPump:
     """Moves one stream of a process into its log, by the gather rule.
 
@@ -199,7 +165,7 @@ class StreamPump:
         commit: called when the pending bytes of this stream are to become an event.
         ended: called once, at the end of the stream, when nothing is pending any more.
         clock: Unix seconds.
-        turn: shared with the other streams of the loop.
+        readers: shared with the other streams of the loop.
     """
 
     def __init__(
@@ -212,7 +178,7 @@ class StreamPump:
         commit: Callable[[Stream], None],
         ended: Callable[[Stream], None],
         clock: Callable[[], float],
-        turn: Turn,
+        readers: Readers,
     ) -> None:
         self.stream = stream
         self.discarded = 0
@@ -222,7 +188,7 @@ class StreamPump:
         self._commit = commit
         self._ended = ended
         self._clock = clock
-        self._turn = turn
+        self._readers = readers
         self._loop = asyncio.get_running_loop()
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -247,8 +213,8 @@ class StreamPump:
         return self._source.fd
 
     def start(self) -> None:
-        """Begin to listen, in the next turn of the loop: a command that has ended by then costs less."""
-        self._loop.call_soon(self._listen)
+        """Begin to listen."""
+        self._listen()
 
     def pause(self) -> None:
         """Let the writer wait; what is pending still becomes an event."""
@@ -321,12 +287,12 @@ class StreamPump:
 
     def _listen(self) -> None:
         if not self._listening and not self._paused and self._source.fd != -1:
-            self._loop.add_reader(self._source.fd, self._readable)
+            self._readers.add(self._source.fd, self._readable)
             self._listening = True
 
     def _deafen(self) -> None:
         if self._listening:
-            self._loop.remove_reader(self._source.fd)
+            self._readers.remove(self._source.fd)
             self._listening = False
 
     def _move(self, limit: int) -> int:
@@ -334,14 +300,14 @@ class StreamPump:
         return self._source.move(self._log, self.stream, limit)
 
     def _readable(self) -> None:
-        if not self._listening or not self._turn.has_room_for(self._readable):
+        if not self._listening or not self._readers.has_room_for(self._readable):
             return
         try:
             if self._discarding:
                 self._drop()
                 return
             moved = self._move(MAX_EVENT - self._log.pending(self.stream))
-            self._turn.took(moved)
+            self._readers.took(moved)
             if moved == 0:
                 self._end()
             else:

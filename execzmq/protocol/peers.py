@@ -6,7 +6,8 @@ number, and what nobody asks for any more is forgotten by time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
@@ -47,8 +48,9 @@ class Answers(Generic[A]):
         self._per_session = per_session
         self._total = total
         self._in_progress: set[tuple[str, str, str]] = set()
-        self._answered: dict[tuple[str, str, str], tuple[float, A]] = {}
-        self._of_session: dict[tuple[str, str], dict[str, None]] = {}
+        # A plain dict walks over all that was taken from its front to find the first.
+        self._answered: OrderedDict[tuple[str, str, str], tuple[float, A]] = OrderedDict()
+        self._of_session: dict[tuple[str, str], OrderedDict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._in_progress) + len(self._answered)
@@ -67,7 +69,7 @@ class Answers(Generic[A]):
             return Seen.IN_PROGRESS, None
         self._make_room(identity, session)
         self._in_progress.add(key)
-        self._of_session.setdefault((identity, session), {})[msg_id] = None
+        self._of_session.setdefault((identity, session), OrderedDict())[msg_id] = None
         return Seen.NEW, None
 
     def finish(self, identity: str, session: str, msg_id: str, answer: A, now: float) -> None:
@@ -86,17 +88,17 @@ class Answers(Generic[A]):
             self._forget(key)
 
     def _make_room(self, identity: str, session: str) -> None:
-        own = self._of_session.get((identity, session), {})
+        own = self._of_session.get((identity, session), ())
         if len(own) >= self._per_session:
             self._forget_oldest(((identity, session, msg_id) for msg_id in own), self._per_session)
         if len(self) >= self._total:
-            self._forget_oldest(iter(self._answered), self._total)
+            self._forget_oldest(self._answered, self._total)
 
-    def _forget_oldest(self, candidates: Iterator[tuple[str, str, str]], limit: int) -> None:
-        oldest = next((key for key in candidates if key in self._answered), None)
-        if oldest is not None:
-            self._forget(oldest)
-            return
+    def _forget_oldest(self, candidates: Iterable[tuple[str, str, str]], limit: int) -> None:
+        for key in candidates:
+            if key in self._answered:
+                self._forget(key)
+                return
         raise LimitExceeded(
             f"{limit} requests are in progress, which is the most; wait for replies first",
             limit=limit,

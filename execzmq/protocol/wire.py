@@ -99,7 +99,7 @@ class Codec:
         self.session = session
         self.digests = digests
         self._username = username
-        self._mac = hmac.new(key, digestmod="sha256") if key else None
+        self._key = key
         self._pack: Callable[[object], bytes] = msgpack.Packer(use_bin_type=True).pack
         self._prefix = secrets.token_hex(6)
         self._numbers = itertools.count(1)
@@ -187,14 +187,12 @@ class Codec:
             return None
 
     def _sign(self, parts: Sequence[Frame]) -> bytes:
-        if self._mac is None:
+        if not self._key:
             return b""
-        mac = self._mac.copy()
-        mac.update(b"".join(parts))
-        return mac.hexdigest().encode()
+        return hmac.digest(self._key, b"".join(parts), "sha256").hex().encode()
 
     def _is_signed(self, frames: Sequence[Frame]) -> bool:
-        if self._mac is None:
+        if not self._key:
             return True
         signature = frames[_SIGNATURE]
         if len(signature) != _SIGNATURE_BYTES:

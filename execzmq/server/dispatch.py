@@ -36,6 +36,9 @@ from execzmq.zmqloop import Frames
 
 log = logging.getLogger("execzmq.server")
 
+_LIGHT = 65536
+"""Bytes up to which a frame is copied: cheaper than a view that keeps the message alive."""
+
 Buffer: TypeAlias = bytes | memoryview
 
 
@@ -63,7 +66,7 @@ class Later:
     It spares the task and the turns of the loop that an awaitable takes.
     """
 
-    subscribe: Callable[[Callable[[Reply | ExecZMQError], None]], None]
+    subscribe: Callable[[Callable[[Reply | Exception], None]], None]
 
 
 Handler: TypeAlias = Callable[[Caller, Any, Sequence[Any]], "Reply | Later | Awaitable[Reply]"]
@@ -112,7 +115,7 @@ class Dispatcher:
         self.statistics["requests"] += 1
         peer = peer_of(_user_id(frames))
         try:
-            routing, rest = split([_light(frame) for frame in frames])
+            routing, rest = split([frame.bytes if len(frame) <= _LIGHT else frame.buffer for frame in frames])
         except ExecZMQError:
             peer = None
         if peer is None:
@@ -163,7 +166,7 @@ class Dispatcher:
             return
         self._routes[key] = routing
         if isinstance(reply, Later):
-            reply.subscribe(partial(self._finish, socket, routing, caller, message))
+            reply.subscribe(partial(self._finish_later, socket, routing, caller, message))
             return
         task = asyncio.ensure_future(reply)
         self._tasks.add(task)
@@ -207,6 +210,12 @@ class Dispatcher:
         elif isinstance(error, Exception):
             self._finish(socket, routing, caller, message, _told(error))
 
+    def _finish_later(
+        self, socket: str, routing: list[Any], caller: Caller, message: Message, reply: Reply | Exception
+    ) -> None:
+        told = reply if isinstance(reply, Reply) else _told(reply)
+        self._finish(socket, routing, caller, message, told)
+
     def _finish(
         self, socket: str, routing: list[Any], caller: Caller, message: Message, reply: Reply | ExecZMQError
     ) -> None:
@@ -246,11 +255,6 @@ def _told(error: Exception) -> ExecZMQError:
     incident = secrets.token_hex(4)
     log.error("incident %s", incident, exc_info=error)
     return ServerError(f"the server failed; its log tells more under incident {incident}", incident=incident)
-
-
-def _light(frame: zmq.Frame) -> bytes | memoryview:
-    """Return small frames as bytes and large ones without a copy."""
-    return frame.bytes if len(frame) <= 65536 else frame.buffer
 
 
 def _user_id(frames: Frames) -> str | None:

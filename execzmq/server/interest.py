@@ -16,6 +16,7 @@ class Interest:
 
     def __init__(self) -> None:
         self._holders: dict[bytes, list[int]] = {}
+        self._lengths: dict[int, int] = {}
         self._deep: dict[bytes, int] = {}
         self._per_connection: dict[int, int] = {}
         self._verdicts: dict[str, bool] = {}
@@ -30,10 +31,11 @@ class Interest:
     def add(self, topic: bytes, connection: int) -> None:
         """Note an admitted subscription."""
         self._holders.setdefault(topic, []).append(connection)
-        self._per_connection[connection] = self._per_connection.get(connection, 0) + 1
+        _increment(self._per_connection, connection)
+        _increment(self._lengths, len(topic))
         base = _base(topic)
         if base is not None:
-            self._deep[base] = self._deep.get(base, 0) + 1
+            _increment(self._deep, base)
         self._verdicts.clear()
 
     def remove(self, topic: bytes, connection: int | None) -> None:
@@ -47,6 +49,7 @@ class Interest:
         if not holders:
             del self._holders[topic]
         _decrement(self._per_connection, holder)
+        _decrement(self._lengths, len(topic))
         base = _base(topic)
         if base is not None:
             _decrement(self._deep, base)
@@ -57,7 +60,7 @@ class Interest:
         verdict = self._verdicts.get(process_id)
         if verdict is None:
             base = f"p.{process_id}.".encode()
-            verdict = base in self._deep or any(base[:n] in self._holders for n in range(1, len(base) + 1))
+            verdict = base in self._deep or any(base[:n] in self._holders for n in self._lengths)
             self._verdicts[process_id] = verdict
         return verdict
 
@@ -69,6 +72,10 @@ def _base(topic: bytes) -> bytes | None:
 
 
 _Key = TypeVar("_Key")
+
+
+def _increment(counts: dict[_Key, int], key: _Key) -> None:
+    counts[key] = counts.get(key, 0) + 1
 
 
 def _decrement(counts: dict[_Key, int], key: _Key) -> None:

@@ -1,7 +1,6 @@
 """From the parameters of a start to what the keeper takes, and from its refusals to errors."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +29,7 @@ def launch(**more: object) -> tuple[Launch, dict[str, int]]:
     """Return the launch of a start, and its descriptors."""
     params = ExecParams(argv=(b"x", b"-\xff"), **more)  # type: ignore[arg-type]  # fields
     spec = spec_of(params, "p", 0xAB, b"/d", 1, "s", "d", 0.0)
-    return launch_of(params, spec, BASE, Path("/state/p"))
+    return launch_of(params, spec, BASE, "/state/p")
 
 
 def test_plain_start() -> None:

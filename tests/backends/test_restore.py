@@ -204,7 +204,7 @@ async def test_silent_ended_command_is_read_from_the_journal(folder: Path) -> No
     async with life(folder) as backend:
         process = await backend.start(shell("exit 4", process_id="p"))
         first = await all_events(process)
-        assert not backend.log_folder(backend.table.require("p").spec).exists()
+        assert not backend.table.require("p").log.folder.exists()
     async with last_life(folder) as backend:
         again = await all_events(await backend.attach("p"))
         assert kinds_of(again) == kinds_of(first)

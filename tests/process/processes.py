@@ -7,8 +7,9 @@ from typing import Any
 from execzmq.process.index import Record
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
+from execzmq.process.readers import Readers
 from execzmq.process.spec import ProcessSpec, spec_of
-from execzmq.process.streams import PipeSource, StreamPump, Turn
+from execzmq.process.streams import PipeSource, StreamPump
 from execzmq.types.events import Stream
 from execzmq.types.params import ExecParams
 
@@ -82,7 +83,7 @@ def _pump(process: ManagedProcess, stream: Stream, reader: int) -> StreamPump:
         commit=process.commit,
         ended=process.stream_ended,
         clock=lambda: 100.0,
-        turn=Turn(),
+        readers=Readers(),
     )
 
 

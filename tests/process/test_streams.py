@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from execzmq.process.log import OutputLog
-from execzmq.process.streams import PipeSource, StreamPump, TerminalSource, Turn
+from execzmq.process.readers import Readers
+from execzmq.process.streams import PipeSource, StreamPump, TerminalSource
 from execzmq.settings import GATHER_TIME, MAX_EVENT, MIB
 from execzmq.types.events import Stream
 from tests.process.logs import read_all
@@ -26,7 +27,7 @@ class Rig:
         self.committed: list[tuple[Stream, int]] = []
         self.ended: list[Stream] = []
         self.news = asyncio.Event()
-        self.turn = Turn()
+        self.readers = Readers()
         self.writers: dict[Stream, int] = {}
         self.pumps: dict[Stream, StreamPump] = {}
         for stream in streams:
@@ -44,7 +45,7 @@ class Rig:
             commit=self._commit,
             ended=self._ended,
             clock=lambda: self.now,
-            turn=self.turn,
+            readers=self.readers,
         )
 
     def _before(self, stream: Stream) -> None:
@@ -88,6 +89,7 @@ class Rig:
             os.close(writer)
         self.writers.clear()
         self.log.close()
+        self.readers.close()
 
 
 async def test_after_a_silence_at_once(short_tmp: Path) -> None:
@@ -318,7 +320,7 @@ async def test_terminal_that_is_discarded(short_tmp: Path) -> None:
 
 async def test_all_streams_share_a_turn_of_the_loop_c17() -> None:
     """Each has its share, whoever comes first, and what is taken in one turn is bounded."""
-    turn = Turn()
+    turn = Readers()
     taken: list[int] = []
 
     def reader(number: int) -> Callable[[], None]:
@@ -342,7 +344,7 @@ async def test_all_streams_share_a_turn_of_the_loop_c17() -> None:
 
 async def test_dribbles_are_not_counted() -> None:
     """To count them costs more than they do."""
-    turn = Turn()
+    turn = Readers()
     for _ in range(10_000):
         turn.took(100)
     assert turn.has_room_for(lambda: None)

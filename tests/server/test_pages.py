@@ -2,6 +2,7 @@
 
 import asyncio
 
+from execzmq.process import payloads
 from execzmq.process.index import Record
 from execzmq.process.log import Dropped, LogPage
 from execzmq.server.pages import PagesInFlight, entries_of
@@ -18,7 +19,11 @@ def test_entries_have_the_form_of_the_protocol() -> None:
             Record(6, "notice", "meta", 9, 10, 3.0, 103, 0),
             Record(7, "exited", "meta", 9, 19, 4.0, 103, 0),
         ],
-        payloads={1: b'{"pid":9}', 6: b'{"kind":"k","data":{"a":1}}', 7: b'{"exit_code":0}'},
+        payloads={
+            1: payloads.encode({"pid": 9}),
+            6: payloads.encode({"kind": "k", "data": {"a": 1}}),
+            7: payloads.encode({"exit_code": 0}),
+        },
         buffer=bytearray(b"abc"),
         next_seq=7,
     )

@@ -27,7 +27,7 @@ def start(context: Context, caller: Caller, request: requests.Start, buffers: Se
     process, starting, repeated = context.backend.begin(params, caller.session)
     if starting is None:
         return _started(process, repeated)
-    return Later(lambda answer: starting.then(lambda error: answer(error or _started(process, repeated))))
+    return Later(lambda answer: starting.then(lambda _: answer(_started(process, repeated)), answer))
 
 
 def _started(process: ManagedProcess, repeated: bool) -> Reply:
