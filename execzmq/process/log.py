@@ -68,7 +68,8 @@ class OutputLog:
     def from_memory(cls, folder: Path | str, instance: int, budget: int, events: Iterable[Memo]) -> OutputLog:
         """Rebuild the log of a process that never had output, from what the journal says of it."""
         log = cls(folder, instance, budget)
-        log._append_all(events)
+        for event in events:
+            log.append(*event)
         return log
 
     @classmethod
@@ -91,13 +92,10 @@ class OutputLog:
             log.last_seq, log.last_kind = last.seq, last.kind
             log.ends = {name: last.end_of(name) for name in OUTPUT_STREAMS}
         else:
-            log._append_all(first)
+            for event in first:
+                log.append(*event)
         log._adopt_data(now)
         return log
-
-    def _append_all(self, events: Iterable[Memo]) -> None:
-        for event in events:
-            self.append(*event)
 
     def _adopt_data(self, now: float) -> None:
         for name in OUTPUT_STREAMS:
