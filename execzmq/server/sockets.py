@@ -22,6 +22,8 @@ from execzmq.zmqloop import Frames, ZmqPort
 
 REQUEST_SOCKETS = ("shell", "control", "stdin")
 _ROUTER_HWM = 1000
+_LINGER = 0.5
+"""Seconds that what is unsent at the end has to leave."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,10 +74,10 @@ class Sockets:
         """Take a topic from the sender of the end of subscription that is being handled."""
         self.iopub.socket.setsockopt(zmq.UNSUBSCRIBE, topic)
 
-    def close(self, linger: float = 0.5) -> None:
-        """Send what is on its way within `linger` seconds, then close everything; idempotent."""
+    def close(self) -> None:
+        """Send what is on its way, as far as half a second allows, then close everything; idempotent."""
         for port in (*self.requests.values(), self.iopub):
-            port.close(linger)
+            port.close(_LINGER)
         self._context.term()
         self._gatekeeper.join()
         self._heart.close()
@@ -85,6 +87,9 @@ class Sockets:
 
     def _bind(self, kind: int, endpoints: tuple[str, ...], hwm: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(kind)
+        # A listener keeps the options of its `bind`. Messages for a client that goes while the socket is
+        # being closed linger as these say, and by default that is without end.
+        socket.linger = int(1000 * _LINGER)
         socket.setsockopt(zmq.ZAP_DOMAIN, IPC_DOMAIN.encode())
         socket.setsockopt(zmq.SNDHWM, hwm)
         socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
