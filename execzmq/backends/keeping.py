@@ -6,7 +6,6 @@ Knows nothing of tables and logs.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,9 @@ from execzmq.keeper.client import (
 from execzmq.keeper.launch import SpawnError
 
 log = logging.getLogger("execzmq.backends")
+
+_QUIT_SECONDS = 5.0
+"""Seconds within which a keeper that has no commands has ended when it is asked to."""
 
 
 class Keeping:
@@ -80,7 +82,11 @@ class Keeping:
         self._on_pid(self._client.pid)
 
     async def close(self, *, keeps: bool) -> None:
-        """End the keeper, unless it `keeps` commands or streams for the next server. Idempotent."""
+        """End the keeper, unless it `keeps` commands or streams for the next server. Idempotent.
+
+        One that does not answer is killed: it has no commands, and one that is left would answer no next
+        server either.
+        """
         if self._replacing is not None:
             self._replacing.cancel()
             await asyncio.wait([self._replacing])
@@ -88,8 +94,7 @@ class Keeping:
         if client is None:
             return
         if not keeps:
-            with contextlib.suppress(SpawnError, KeeperLost):
-                await client.quit()
+            await _end(client)
         await client.aclose()
 
     def _lost(self) -> None:
@@ -106,3 +111,14 @@ class Keeping:
             return
         if dead is not None:
             await dead.aclose()
+
+
+async def _end(client: KeeperClient) -> None:
+    try:
+        async with asyncio.timeout(_QUIT_SECONDS):
+            await client.quit()
+    except (SpawnError, KeeperLost):
+        pass
+    except TimeoutError:
+        log.warning("the keeper, pid %d, does not answer and has no commands: it is killed", client.pid)
+        client.kill()

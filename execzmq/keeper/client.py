@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -48,6 +49,8 @@ ExitCallback = Callable[[str, int, dict[str, float]], None]
 
 _ATTEMPTS = 3
 _HELLO_SECONDS = 20.0
+_END_SECONDS = 10.0
+"""Seconds within which a keeper that has lost its connection has ended all its commands and itself."""
 _log = logging.getLogger(__name__)
 
 
@@ -194,6 +197,12 @@ class KeeperClient:
             outcome.fail(explain(launch, "descriptors", exc.errno or 0))
         return outcome
 
+    def give_up(self, process_id: str) -> None:
+        """Let a spawn fail with KeeperLost; the command is killed if the keeper ever answers with it."""
+        outcome = self._pending.spawns.get(process_id)
+        if outcome is not None:
+            outcome.fail(KeeperLost("the keeper does not answer"))
+
     def release(self, process_id: str) -> asyncio.Future[None]:
         """Let a held command run.
 
@@ -233,6 +242,8 @@ class KeeperClient:
     async def quit(self) -> None:
         """End the keeper; returns when it has ended. Cancelled, the keeper may end or not.
 
+        It has no limit: a keeper that is stopped never answers.
+
         Raises:
             SpawnError: `running`, a command still runs; the keeper goes on.
         """
@@ -253,10 +264,27 @@ class KeeperClient:
         In mode `keep` such a keeper lives on for the next server and is not reaped by this process any more.
         """
         self.close()
+        if not self._process:
+            return
         if self._mode == "end":
-            await self._wait_process()
-        elif self._process:
-            self._process.close()
+            try:
+                async with asyncio.timeout(_END_SECONDS):
+                    await self._wait_process()
+            except TimeoutError:
+                _log.warning("the keeper, pid %d, did not end and was killed", self.pid)
+                self._process.kill()
+        self._process.close()
+
+    def kill(self) -> None:
+        """Kill a keeper that does not answer, whoever has started it; what it has not done yet it never will.
+
+        Nothing where it has gone already.
+        """
+        if self._process:
+            self._process.kill()
+        elif not self._is_closed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)  # the open connection says that the number is still its own
 
     async def _wait_process(self) -> None:
         if self._process:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 _ROOT = str(Path(__file__).resolve().parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, {root!r}); from execzmq.keeper.main import main; main()"
 _START_SECONDS = 20.0
+_KILL_SECONDS = 1.0
 
 
 class KeeperStartError(Exception):
@@ -72,9 +74,15 @@ class KeeperProcess:
             os.close(pidfd)
 
     def kill(self) -> None:
-        """End and reap a keeper that has no commands yet; it takes no longer than the kernel needs."""
-        if self._pidfd >= 0:
+        """End and reap a keeper that has no commands; takes what the kernel needs, at most a second."""
+        if self._pidfd < 0:
+            return
+        with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        # One that waits for a dead disk cannot die now; the loop reaps it if it ever does.
+        if poll.poll(_KILL_SECONDS * 1000):
             self._reap()
 
     def _reap(self) -> None:
@@ -113,7 +121,8 @@ async def _read_answer(reader: int) -> bytes:
     readable: asyncio.Future[None] = loop.create_future()
     loop.add_reader(reader, _resolve, readable)
     try:
-        await asyncio.wait_for(readable, _START_SECONDS)
+        async with asyncio.timeout(_START_SECONDS):  # `wait_for` of Python 3.11 may lose a cancellation
+            await readable
     except TimeoutError as exc:
         raise KeeperStartError(f"the keeper said nothing for {_START_SECONDS:.0f} s") from exc
     finally:

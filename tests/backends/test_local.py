@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from execzmq.backends import keeping, local
 from execzmq.backends.local import LocalBackend
 from execzmq.backends.local_process import LocalProcess
 from execzmq.errors import (
@@ -61,6 +62,22 @@ async def test_starts_under_way_when_it_closes() -> None:
     async with deadline(5):
         results = await asyncio.gather(*starts, return_exceptions=True)
     assert all(isinstance(result, LocalProcess | ServerLost) for result in results)
+
+
+async def test_a_keeper_that_is_stopped_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its start under way is given up and answered, and the keeper is killed: it would not end by itself."""
+    monkeypatch.setattr(local, "_LAST_STARTS", 0.05)
+    monkeypatch.setattr(keeping, "_QUIT_SECONDS", 0.05)
+    backend = await LocalBackend.open_private()
+    keeper = backend.keeper.pid
+    os.kill(keeper, signal.SIGSTOP)
+    starting = asyncio.ensure_future(backend.start(words("sleep", "60")))
+    await asyncio.sleep(0)
+    async with deadline(10):
+        await backend.aclose()
+        with pytest.raises(ServerLost, match="while the command was being started"):
+            await starting
+    assert not is_alive(keeper)
 
 
 async def test_cancelled_start_goes_on() -> None:

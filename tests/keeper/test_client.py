@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from execzmq.keeper import client
 from execzmq.keeper.client import KeeperLost
 from execzmq.keeper.launch import SpawnError
 from tests.keeper.harness import Harness, keeper, launch, read_to_end, shell
-from tests.support import wait_until
+from tests.support import deadline, wait_until
 
 
 def open_fds() -> int:
@@ -89,6 +90,33 @@ async def test_close_fails_what_waits(short_tmp: Path) -> None:
         with pytest.raises(KeeperLost):
             await waiting
         assert not own.is_lost
+
+
+async def test_stopped_keeper_is_killed_at_the_end(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is to end with its connection and does not is not waited for without end."""
+    monkeypatch.setattr(client, "_END_SECONDS", 0.05)
+    async with keeper(short_tmp) as own:
+        os.kill(own.client.pid, signal.SIGSTOP)
+        async with deadline(10):
+            await own.client.aclose()
+    assert "was killed" in caplog.text
+
+
+async def test_another_servers_stopped_keeper_is_killed(short_tmp: Path) -> None:
+    """Whoever is connected can end a keeper that does not answer, though it is not its child."""
+    first = Harness()
+    await first.connect(short_tmp, "keep")
+    (await first.client.spawn(launch("sleep", "60"))).close()
+    first.client.close()
+    async with keeper(short_tmp) as own:
+        own.found["p"].close()
+        own.client.abandon("p")
+        await own.settle()
+        os.kill(own.client.pid, signal.SIGSTOP)
+        own.client.kill()
+        await first.reap()
 
 
 async def test_closed_name_ends_stdin(short_tmp: Path) -> None:
