@@ -117,7 +117,7 @@ def spawn_error(error: BaseException) -> ExecZMQError:
         details = {**error.details, "reason": error.reason, "errno": error.errno}
         return cls(error.message, **details)
     if isinstance(error, KeeperLost):
-        return ServerLost("the keeper of this server is gone; whether the command was started is not known")
+        return ServerLost(f"{error}; whether the command was started is not known")
     return SpawnFailed(f"the command could not be started: {error}", reason=type(error).__name__)
 
 

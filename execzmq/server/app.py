@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import zmq
 
@@ -40,6 +40,8 @@ _COLLECT = 20_000, 20, 50
 """Objects, and collections of them, after which the next generation is looked at."""
 _COPIED = 65536
 """Bytes up to which a frame is copied when it is sent: cheaper than to keep it until it has left."""
+_STEP = 20.0
+"""Seconds that one step of the end may take, well above what each should need; the ladder's come on top."""
 _FAREWELL = 0.1
 """Seconds for clients to read the last replies: with `IMMEDIATE` they drop what is unread at a disconnect."""
 
@@ -108,8 +110,8 @@ class Server:
         From now on the server is not found any more: who comes next starts another, and is not cut off.
         """
         self._keeps_processes = self._keeps_processes or keep_processes
-        self._state.withdraw(self.info)
         self._stop.set()
+        self._state.withdraw(self.info)
 
     async def run(self) -> None:
         """Serve until `stop` is called, or until nobody has needed the server for its idle time."""
@@ -122,17 +124,23 @@ class Server:
                 self.stop()
 
     async def close(self) -> None:
-        """End the processes by the ladder, tell it, answer, and release everything."""
-        self._state.withdraw(self.info)
-        self._publisher.status(self.info.epoch, "stopping")
-        if not self._keeps_processes:
-            await self._backend.end_all("shutdown")
-        await self._dispatcher.close()
-        self._publisher.close()
-        await asyncio.sleep(_FAREWELL)
-        self._sockets.close()
-        await self._backend.aclose()
-        self._state.close()
+        """End the processes by the ladder, tell it, answer, and release everything.
+
+        A step that fails or takes too long keeps none of the others from being made; its error is raised at
+        the end.
+        """
+        async with contextlib.AsyncExitStack() as end:  # what is pushed last is done first
+            end.callback(self._state.close)
+            end.push_async_callback(_within, _STEP, self._backend.aclose)
+            end.callback(self._sockets.close)
+            end.push_async_callback(asyncio.sleep, _FAREWELL)
+            end.callback(self._publisher.close)
+            end.push_async_callback(_within, _STEP, self._dispatcher.close)
+            if not self._keeps_processes:
+                most = self._backend.settings.shutdown_grace + _STEP
+                end.push_async_callback(_within, most, self._backend.end_all, "shutdown")
+            end.callback(self._publisher.status, self.info.epoch, "stopping")
+            end.callback(self._state.withdraw, self.info)
 
     def statistics(self) -> dict[str, int]:
         """Return the counters of all parts."""
@@ -206,6 +214,11 @@ async def serve(name: str, settings: Settings, ready: Callable[[ConnectionInfo],
         await server.run()
     finally:
         await server.close()
+
+
+async def _within(seconds: float, step: Callable[..., Awaitable[object]], *arguments: object) -> None:
+    async with asyncio.timeout(seconds):
+        await step(*arguments)
 
 
 def _new_connection(state: StateFolder) -> ConnectionInfo:

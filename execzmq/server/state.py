@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import secrets
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 from execzmq import connection
 from execzmq.connection import ConnectionInfo
 from execzmq.errors import Conflict, ConnectionFailed, VersionMismatch
+
+log = logging.getLogger("execzmq.server")
 
 FORMAT = 1
 
@@ -64,9 +67,12 @@ class StateFolder:
         connection.write_connection_file(connection.runtime_file(self.name), info)
 
     def withdraw(self, info: ConnectionInfo) -> None:
-        """Remove the connection files as far as they are of this life."""
+        """Remove the connection files as far as they are of this life, and as that is possible."""
         for path in (self.connection_file, connection.runtime_file(self.name)):
-            connection.remove_connection_file(path, pid=info.pid, epoch=info.epoch)
+            try:
+                connection.remove_connection_file(path, pid=info.pid, epoch=info.epoch)
+            except OSError as error:
+                log.warning("the connection file %s cannot be removed: %s", path, error.strerror)
 
     def _take_lock(self, path: Path) -> None:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -108,6 +108,42 @@ async def test_a_signal_ends_everything_in_order(signo: signal.Signals) -> None:
         assert not (server.state / "connection.json").exists()
 
 
+async def test_an_end_that_cannot_be_announced_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever withdrawing meets, the server stops, and every other step of its end is made."""
+    server = await Server.open("t", Settings(shutdown_grace=0.0))
+    process = await server._backend.start(words("sleep", "1000"))
+    pid = (await process.info()).pid
+    assert pid is not None
+    monkeypatch.setattr(server._state, "withdraw", _refuse)
+    monkeypatch.setattr(server._dispatcher, "close", _refuse)
+    with pytest.raises(OSError, match="refused"):
+        server.stop()
+    async with deadline(10):
+        await server.run()
+        with pytest.raises(OSError, match="refused"):
+            await server.close()
+    assert not is_alive(pid)
+    assert not list(Path(server.info.ip).parent.glob("s-*"))
+    async with open_server():  # the name is free
+        pass
+
+
+def _refuse(*_: object) -> None:
+    raise OSError("refused")
+
+
+async def test_a_step_of_the_end_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are made."""
+    monkeypatch.setattr(app, "_STEP", 0.5)
+    server = await Server.open("t", Settings(shutdown_grace=0.0))
+    monkeypatch.setattr(server._dispatcher, "close", asyncio.get_running_loop().create_future)
+    async with deadline(10):
+        with pytest.raises(TimeoutError):
+            await server.close()
+    async with open_server():
+        pass
+
+
 async def test_hangup_leaves_the_processes() -> None:
     """The next server of the name goes on with them."""
     with serving() as server:

@@ -26,7 +26,7 @@ async def test_no_listener_lingers_without_end(short_tmp: Path, monkeypatch: pyt
     bind = zmq.Socket.bind
 
     def watched(socket: zmq.Socket[bytes], address: str) -> object:
-        seen[address] = socket.getsockopt(zmq.LINGER)
+        seen[address] = int(socket.getsockopt(zmq.LINGER))
         return bind(socket, address)
 
     monkeypatch.setattr(zmq.Socket, "bind", watched)

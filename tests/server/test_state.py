@@ -1,5 +1,6 @@
 """The state folder of a server: one server per name, files of its own only."""
 
+import errno
 import json
 import os
 from dataclasses import replace
@@ -105,3 +106,25 @@ def test_the_state_of_a_later_version_is_not_touched() -> None:
     assert (caught.value.ours, caught.value.theirs) == (found["format"], found["format"] + 1)
     path.write_text("junk")
     StateFolder("one").close()
+
+
+def test_a_file_that_cannot_be_removed_is_said_and_costs_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a disk that is read-only by now, say; the end of the server goes on."""
+    state = StateFolder("one")
+    info = info_of(state)
+    state.announce(info)
+    unlink = os.unlink
+
+    def refuse(path: Path) -> None:
+        if path == state.connection_file:
+            raise PermissionError(errno.EPERM, "Operation not permitted", path)
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    state.withdraw(info)
+    assert state.connection_file.exists()
+    assert not connection.runtime_file("one").exists()
+    assert "cannot be removed" in caplog.text
+    state.close()
