@@ -193,6 +193,8 @@ class Server:
 async def serve(name: str, settings: Settings, ready: Callable[[ConnectionInfo], None]) -> None:
     """Run a server until it is told to end: SIGTERM and SIGINT end its processes, SIGHUP leaves them.
 
+    These signals are let through where whoever started this process had blocked them.
+
     Args:
         ready: called once, when clients can connect.
 
@@ -208,6 +210,8 @@ async def serve(name: str, settings: Settings, ready: Callable[[ConnectionInfo],
     for signo in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signo, server.stop)
     loop.add_signal_handler(signal.SIGHUP, lambda: server.stop(keep_processes=True))
+    # A thread that starts programs may have them blocked, and a child has what its thread has.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     try:
         log.info("server %s is ready, pid %d", name, os.getpid())
         ready(server.info)

@@ -17,7 +17,7 @@ from execzmq.settings import Settings
 from tests.commands import all_events, end_of, is_alive, output_of, python, shell, until_output, words
 from tests.factories import open_server
 from tests.raw import raw, start_content
-from tests.servers import SERVE, serving
+from tests.servers import SERVE, ServerProcess, serving
 from tests.support import deadline, ms, wait_until
 
 pytestmark = pytest.mark.slow
@@ -106,6 +106,21 @@ async def test_a_signal_ends_everything_in_order(signo: signal.Signals) -> None:
         assert (result.exit_code, result.cause, result.asked_by) == (3, "terminated", "shutdown")
         assert await asyncio.to_thread(server.wait) == 0
         assert not (server.state / "connection.json").exists()
+
+
+def test_a_signal_that_was_blocked_at_its_start_ends_it() -> None:
+    """A server has the mask of the thread that starts it, and must hear what it is sent all the same."""
+    blocked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    try:
+        server = ServerProcess("t", ())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    finally:
+        server.close()
 
 
 async def test_an_end_that_cannot_be_announced_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
