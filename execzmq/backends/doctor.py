@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import resource
 import shutil
 import stat
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import zmq
@@ -35,6 +39,40 @@ class Finding:
 def examine(folder: Path) -> list[Finding]:
     """Look at a state folder and at the limits of this process; may wait for a slow file system."""
     return [_versions(), _folder(folder), _disk(folder), _descriptors(), _processes()]
+
+
+class Examiner:
+    """Examines from a loop, in a thread of its own, since a file system may hang; who asks meanwhile shares.
+
+    Not the loop's pool: at its end a loop waits without a limit for what runs there.
+
+    Args:
+        folder: a state folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._under_way: asyncio.Future[list[Finding]] | None = None
+
+    async def examine(self) -> list[Finding]:
+        """Return what `examine` does; cancelling leaves the look to the others who wait for it."""
+        if self._under_way is None or self._under_way.done():
+            loop = asyncio.get_running_loop()
+            self._under_way = loop.create_future()
+            threading.Thread(
+                target=self._look, args=(loop, self._under_way), name="execzmq-doctor", daemon=True
+            ).start()
+        return await asyncio.shield(self._under_way)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[list[Finding]]) -> None:
+        try:
+            findings = examine(self._folder)
+        except Exception as error:
+            outcome = partial(answer.set_exception, error)
+        else:
+            outcome = partial(answer.set_result, findings)
+        with suppress(RuntimeError):  # the loop may have ended meanwhile
+            loop.call_soon_threadsafe(outcome)
 
 
 def _versions() -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from execzmq.backends.doctor import Examiner
 from execzmq.backends.local import LocalBackend
 from execzmq.backends.local_process import LocalProcess
 from execzmq.errors import InstanceChanged
@@ -40,6 +41,11 @@ class Context:
     statistics: Callable[[], dict[str, int]]
     clock: Callable[[], float]
     pages: PagesInFlight = field(default_factory=PagesInFlight)
+    examiner: Examiner = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what belongs to the backend's folder."""
+        self.examiner = Examiner(self.backend.folder)
 
     def process(self, process_id: str, session: str, instance: int | None = None) -> LocalProcess:
         """Return a session's handle of a process.

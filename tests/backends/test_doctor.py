@@ -1,12 +1,15 @@
 """The look at what a server stands on."""
 
+import asyncio
 import resource
+import threading
 from pathlib import Path
 
 import pytest
 
 from execzmq.backends import doctor
-from execzmq.backends.doctor import Finding, examine
+from execzmq.backends.doctor import Examiner, Finding, examine
+from tests.support import deadline
 
 
 def find(folder: Path, name: str) -> Finding:
@@ -62,3 +65,47 @@ def test_processes(short_tmp: Path, monkeypatch: pytest.MonkeyPatch, limit: int,
     """Too few processes allowed are told."""
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, limit))
     assert find(short_tmp, "processes").ok is ok
+
+
+def test_a_file_system_that_hangs_does_not_hold_up_the_end_of_the_loop(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does who asks again meanwhile cost another thread."""
+    hangs = threading.Event()
+    begun = threading.Semaphore(0)
+
+    def hang(_: Path) -> list[Finding]:
+        begun.release()
+        hangs.wait()
+        return []
+
+    monkeypatch.setattr(doctor, "examine", hang)
+
+    async def ask() -> None:
+        examiner = Examiner(short_tmp)
+        asking = [asyncio.ensure_future(examiner.examine()) for _ in range(3)]
+        await asyncio.sleep(0)
+        begun.acquire()
+        for one in asking:
+            one.cancel()
+        await asyncio.wait(asking)
+
+    try:
+        ended = threading.Thread(target=asyncio.run, args=(ask(),))
+        ended.start()
+        ended.join(deadline(10).left())
+        assert not ended.is_alive()
+        assert not begun.acquire(blocking=False)
+    finally:
+        hangs.set()
+
+
+async def test_the_examiner_tells_what_was_found_and_what_failed(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To whoever waits, and looks anew for who comes later."""
+    examiner = Examiner(short_tmp)
+    assert [finding.name for finding in await examiner.examine()][:2] == ["versions", "state folder"]
+    monkeypatch.setattr(doctor, "examine", lambda folder: [][0])
+    with pytest.raises(IndexError):
+        await examiner.examine()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from execzmq.backends.doctor import examine
 from execzmq.protocol.values import server_info_to_wire
 from execzmq.server.context import Context
 from execzmq.server.dispatch import Caller, Reply
@@ -64,10 +62,10 @@ def info(context: Context, caller: Caller, request: Nothing, buffers: Sequence[A
 
 
 def doctor(context: Context, caller: Caller, request: Nothing, buffers: Sequence[Any]) -> Awaitable[Reply]:
-    """Examine the server's surroundings in a thread, since file systems may hang."""
+    """Examine the server's surroundings."""
 
     async def answer() -> Reply:
-        findings = await asyncio.to_thread(examine, context.backend.folder)
+        findings = await context.examiner.examine()
         return Reply({"findings": [finding.to_dict() for finding in findings]})
 
     return answer()
