@@ -71,15 +71,11 @@ class Gatekeeper:
         self._socket = context.socket(zmq.REP)
         self._socket.linger = 0
         self._socket.bind(_ENDPOINT)
-        self._thread = threading.Thread(target=self._serve, name="execzmq-zap", daemon=True)
+        self.thread = threading.Thread(target=self._serve, name="execzmq-zap", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
-
-    def join(self) -> None:
-        """Wait for the end of the thread, which comes with the end of the context."""
-        self._thread.join()
+        """Begin to answer; the thread ends with the context."""
+        self.thread.start()
 
     def _serve(self) -> None:
         uid = os.getuid()

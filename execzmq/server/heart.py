@@ -7,6 +7,7 @@ import threading
 
 import zmq
 
+from execzmq.server.termination import terminate
 from execzmq.settings import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 
 
@@ -31,8 +32,7 @@ class Heart:
 
     def close(self) -> None:
         """End the thread and free the socket; idempotent."""
-        self._context.term()
-        self._thread.join()
+        terminate(self._context, self._thread)
 
     def _echo(self) -> None:
         with self._socket, contextlib.suppress(zmq.ContextTerminated):

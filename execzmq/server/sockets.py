@@ -17,6 +17,7 @@ import zmq
 
 from execzmq.server.auth import IPC_DOMAIN, Gatekeeper
 from execzmq.server.heart import Heart
+from execzmq.server.termination import terminate
 from execzmq.settings import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, MAX_MESSAGE, XPUB_HWM
 from execzmq.zmqloop import Frames, ZmqPort
 
@@ -78,8 +79,7 @@ class Sockets:
         """Send what is on its way, as far as half a second allows, then close everything; idempotent."""
         for port in (*self.requests.values(), self.iopub):
             port.close(_LINGER)
-        self._context.term()
-        self._gatekeeper.join()
+        terminate(self._context, self._gatekeeper.thread)
         self._heart.close()
         for path in self._paths:
             with contextlib.suppress(FileNotFoundError):

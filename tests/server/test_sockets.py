@@ -1,12 +1,14 @@
 """The server's sockets: their end comes whatever their clients do."""
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 
 import pytest
 import zmq
 
+from execzmq.server import termination
 from execzmq.server.sockets import Endpoints, Sockets
 from execzmq.zmqloop import Frames
 from tests.support import deadline
@@ -34,6 +36,19 @@ async def test_no_listener_lingers_without_end(short_tmp: Path, monkeypatch: pyt
     sockets.close()
     assert len(seen) == 6
     assert all(0 <= milliseconds <= 500 for milliseconds in seen.values())
+
+
+async def test_a_context_that_does_not_end_is_left(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """libzmq waits for a socket that nobody closes, and the rest of the end goes on."""
+    monkeypatch.setattr(termination, "TERMINATION", 0.05)
+    sockets = Sockets(endpoints(short_tmp), lambda name, frames: None, lambda frame: None)
+    forgotten = sockets._context.socket(zmq.DEALER)
+    sockets.close()
+    assert "is left: execzmq-term" in caplog.text
+    assert not os.listdir(short_tmp)
+    forgotten.close()
 
 
 @pytest.mark.soak
