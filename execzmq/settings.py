@@ -53,9 +53,9 @@ SESSIONS = 65536
 SESSION_KEPT = 60.0
 """Seconds for which a session is remembered after its lease has run out."""
 PAGES_PER_CLIENT = 16 * MIB
-"""Most bytes of pages that are on their way to one client session."""
+"""Most bytes of pages that are on their way to one client session, as far as it says so itself."""
 PAGES_TOTAL = 16 * MIB
-"""Bytes of pages on their way to all clients beyond which pages are small."""
+"""Bytes of pages that the sockets keep for all clients, beyond which each has one small page at a time."""
 SMALL_PAGE = 512 * KIB
 XPUB_HWM = 64
 """Messages queued for one subscriber; with events of at most 64 KiB that is 4 MiB."""

@@ -15,12 +15,16 @@ SECONDS = 10.0
 
 
 class RawClient:
-    """A DEALER for each socket that is used; `codec` signs with the connection's key."""
+    """A DEALER for each socket that is used; `codec` signs with the connection's key.
 
-    def __init__(self, info: ConnectionInfo, identity: bytes = b"") -> None:
+    With `most_received` it takes no more than so many messages that nobody has received.
+    """
+
+    def __init__(self, info: ConnectionInfo, identity: bytes = b"", most_received: int = 1000) -> None:
         self.info = info
         self.codec = Codec(info.key.encode(), "raw-session")
         self._identity = identity
+        self._most_received = most_received
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._sockets: dict[str, zmq.Socket[bytes]] = {}
 
@@ -54,14 +58,15 @@ class RawClient:
             socket = self._sockets[channel] = self._context.socket(zmq.DEALER)
             if self._identity:
                 socket.setsockopt(zmq.ROUTING_ID, self._identity)
+            socket.setsockopt(zmq.RCVHWM, self._most_received)
             socket.connect(self.info.endpoint(channel))
         return self._sockets[channel]
 
 
 @contextlib.contextmanager
-def raw(info: ConnectionInfo, identity: bytes = b"") -> Iterator[RawClient]:
+def raw(info: ConnectionInfo, identity: bytes = b"", most_received: int = 1000) -> Iterator[RawClient]:
     """Be such a client meanwhile."""
-    client = RawClient(info, identity)
+    client = RawClient(info, identity, most_received)
     try:
         yield client
     finally:

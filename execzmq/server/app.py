@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import zmq
 
@@ -165,8 +165,13 @@ class Server:
     def _on_request(self, socket: str, frames: Frames) -> None:
         self._dispatcher.handle(socket, frames)
 
-    def _send(self, socket: str, frames: list[bytes | memoryview]) -> bool:
-        return self._sockets.requests[socket].send(frames, copy=max(map(len, frames)) <= _COPIED)
+    def _send(self, socket: str, frames: Sequence[bytes | memoryview]) -> bool:
+        """Send a reply. A page, however small, is not copied: its end tells that ZeroMQ is done with it."""
+        send = self._sockets.requests[socket].send
+        if not isinstance(frames[-1], memoryview):
+            return send(frames, copy=max(map(len, frames)) <= _COPIED)
+        light = [zmq.Frame(frame, copy=False) if isinstance(frame, memoryview) else frame for frame in frames]
+        return send(light, copy=len(frames[-1]) <= _COPIED)
 
     def _on_subscription(self, frame: zmq.Frame) -> None:
         """Decide on a subscription and apply it before the next is received, so that nobody else gets it."""

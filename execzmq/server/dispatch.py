@@ -44,11 +44,12 @@ Buffer: TypeAlias = bytes | memoryview
 
 @dataclass(slots=True, frozen=True)
 class Caller:
-    """Who asks: a peer, its session, and the id of the request."""
+    """Who asks: a peer, its session, the id of the request, and the connection that it came over."""
 
     peer: Peer
     session: str
     msg_id: str
+    connection: bytes
 
 
 @dataclass(slots=True, frozen=True)
@@ -149,7 +150,7 @@ class Dispatcher:
 
     def _serve(self, socket: str, routing: list[Any], peer: Peer, message: Message) -> None:
         self.last_request = self._clock()
-        caller = Caller(peer, message.session, message.msg_id)
+        caller = Caller(peer, message.session, message.msg_id, bytes(routing[0]))
         try:
             reply = self._perform(socket, caller, message)
         except Exception as error:

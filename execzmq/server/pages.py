@@ -1,12 +1,15 @@
 """Own the pages of logs that are on their way: their form, and how many bytes of them a client may hold up.
 
-A client names in each `read` and `lease` the reads that it still waits for; pages for all others count as
-taken.
+Two things are counted. A client names in each `read` and `lease` the reads that it still waits for; pages for
+all others count as taken: that spares the client's memory, and is believed. What a page costs this server is
+seen, whatever a client says: its bytes are kept until ZeroMQ has handed them on, and are gone then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import weakref
 from typing import Any
 
 from execzmq.process import payloads
@@ -33,10 +36,11 @@ def _entry(entry: Any, page: LogPage) -> list[Any]:
 
 
 class PagesInFlight:
-    """Bytes of pages per client session that nobody has said to have received."""
+    """Bytes of pages that a client session has not said to have received, and those that are still kept."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, dict[str, int]] = {}
+        self._kept: dict[bytes, int] = {}
         self._total = 0
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
 
@@ -46,14 +50,11 @@ class PagesInFlight:
         if not sizes:
             return
         kept = {msg_id: sizes[msg_id] for msg_id in still_open if msg_id in sizes}
-        self._total -= sum(sizes.values()) - sum(kept.values())
         if kept:
             self._sizes[session] = kept
         else:
             del self._sizes[session]
-        for waiter in self._waiters.pop(session, ()):
-            if not waiter.done():
-                waiter.set_result(None)
+        self._wake(session)
 
     async def wait_room(self, session: str, seconds: float) -> None:
         """Return when the session has taken a page, or after `seconds`."""
@@ -61,22 +62,45 @@ class PagesInFlight:
         self._waiters.setdefault(session, []).append(waiter)
         await asyncio.wait([waiter], timeout=seconds)
 
-    def size_for(self, wanted: int) -> int:
-        """Return how large the next page may be, so that many readers together do not fill the memory."""
-        return wanted if self._total + wanted <= PAGES_TOTAL else min(wanted, SMALL_PAGE)
+    def room_for(self, session: str, connection: bytes, wanted: int) -> int:
+        """Return how many bytes, at most `wanted`, the next page may have; 0 where it has to wait.
 
-    def has_room(self, session: str, size: int) -> bool:
-        """Tell whether a page of `size` bytes may be sent; one alone always may."""
-        held = sum(self._sizes.get(session, {}).values())
-        return not held or held + size <= PAGES_PER_CLIENT
+        One page alone may always go out, though a small one where those of all clients fill the memory.
+        """
+        told = sum(self._sizes.get(session, {}).values())
+        if told and told + wanted > PAGES_PER_CLIENT:
+            return 0
+        if self._total + wanted <= PAGES_TOTAL:
+            return wanted
+        return 0 if connection in self._kept else min(wanted, SMALL_PAGE)
 
-    def sent(self, session: str, msg_id: str, size: int) -> None:
-        """Note a page that was sent as the answer to `msg_id`."""
-        if size:
-            self._sizes.setdefault(session, {})[msg_id] = size
-            self._total += size
+    def sent(self, session: str, connection: bytes, msg_id: str, page: memoryview) -> None:
+        """Note a page that is sent as the answer to `msg_id`; it is kept for as long as `page` lives."""
+        size = len(page)
+        self._sizes.setdefault(session, {})[msg_id] = size
+        self._kept[connection] = self._kept.get(connection, 0) + size
+        self._total += size
+        loop = asyncio.get_running_loop()
+        weakref.finalize(page, self._gone, loop, session, connection, size).atexit = False
 
     def forget(self, session: str) -> None:
         """Drop what is known of a session that is gone."""
-        self._total -= sum(self._sizes.pop(session, {}).values())
+        self._sizes.pop(session, None)
         self._waiters.pop(session, None)
+
+    def _gone(self, loop: asyncio.AbstractEventLoop, session: str, connection: bytes, size: int) -> None:
+        """Take note in the loop: a page ends in the thread of ZeroMQ's that was done with it last."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._release, session, connection, size)
+
+    def _release(self, session: str, connection: bytes, size: int) -> None:
+        self._total -= size
+        self._kept[connection] -= size
+        if not self._kept[connection]:
+            del self._kept[connection]
+        self._wake(session)
+
+    def _wake(self, session: str) -> None:
+        for waiter in self._waiters.pop(session, ()):
+            if not waiter.done():
+                waiter.set_result(None)

@@ -124,7 +124,7 @@ async def test_pages_wait_for_a_client_that_takes_none() -> None:
         process = await rig.backend.start(python(f"import os\nos.write(1, bytes({MIB}))", process_id="p"))
         await all_events(process)
         read = {"process_id": "p", "after_seq": 0, "wait": 0.0}
-        rig.context.pages.sent("client-1", "other", PAGES_PER_CLIENT)
+        rig.context.pages.sent("client-1", b"client", "other", memoryview(bytes(PAGES_PER_CLIENT)))
         rig.desk.ask("read", {**read, "open": ["other"]})
         assert rig.desk.sent == []
         rig.desk.ask("lease", {"seconds": 30.0, "cursors": {}, "open": []})

@@ -1,5 +1,6 @@
 """What follows from the silence of clients."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -100,10 +101,11 @@ async def test_pages_of_the_gone_are_forgotten() -> None:
     """So that they do not count against others for ever."""
     async with opened() as rig:
         rig.hear("a")
-        rig.pages.sent("a", "m", 20 * MIB)
+        rig.pages.sent("a", b"c", "m", memoryview(bytes(20 * MIB)))
         rig.now += LEASE
         rig.leases.look()
-        assert rig.pages.has_room("a", MIB)
+        await asyncio.sleep(0)
+        assert rig.pages.room_for("a", b"c", MIB) == MIB
 
 
 @pytest.mark.slow

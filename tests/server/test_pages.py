@@ -38,42 +38,61 @@ def test_entries_have_the_form_of_the_protocol() -> None:
 
 def test_a_page_alone_always_goes_out() -> None:
     """However large it is."""
-    assert PagesInFlight().has_room("s", 10 * PAGES_PER_CLIENT)
+    assert PagesInFlight().room_for("s", b"c", PAGES_TOTAL) == PAGES_TOTAL
 
 
-def test_a_client_holds_up_no_more_than_its_bound() -> None:
+async def test_a_client_holds_up_no_more_than_its_bound() -> None:
     """Pages whose reads it still waits for count; those that it does not name have arrived."""
     pages = PagesInFlight()
     for number in range(PAGES_PER_CLIENT // PAGE):
-        assert pages.has_room("s", PAGE)
-        pages.sent("s", f"m{number}", PAGE)
-    assert not pages.has_room("s", 1)
-    assert pages.has_room("other", PAGE)
+        assert pages.room_for("s", b"c", PAGE) == PAGE
+        pages.sent("s", b"c", f"m{number}", memoryview(bytes(PAGE)))
+    await asyncio.sleep(0)
+    assert pages.room_for("other", b"d", PAGE) == PAGE
+    assert not pages.room_for("s", b"c", 1)
     pages.open_reads("s", ["m1", "unknown"])
-    assert pages.has_room("s", PAGES_PER_CLIENT - PAGE)
-    assert not pages.has_room("s", PAGES_PER_CLIENT - PAGE + 1)
+    assert pages.room_for("s", b"c", PAGES_PER_CLIENT - PAGE)
+    assert not pages.room_for("s", b"c", PAGES_PER_CLIENT - PAGE + 1)
 
 
-def test_many_readers_together_get_small_pages() -> None:
-    """The memory of the server is bounded for all of them."""
+async def test_pages_that_are_kept_count_whatever_the_client_says() -> None:
+    """Under any session of its connection, until they are gone."""
     pages = PagesInFlight()
-    sizes = []
+    kept = [memoryview(bytes(PAGE)) for _ in range(PAGES_TOTAL // PAGE)]
+    for number, page in enumerate(kept):
+        assert pages.room_for(f"s{number}", b"c", PAGE) == PAGE
+        pages.sent(f"s{number}", b"c", "m", page)
+        pages.open_reads(f"s{number}", [])
+    assert not pages.room_for("s", b"c", 1)
+    waiting = asyncio.ensure_future(pages.wait_room("s0", 30.0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    del page, kept[0]
+    await asyncio.wait_for(waiting, 1.0)
+    assert pages.room_for("s", b"c", PAGE) == PAGE
+
+
+async def test_many_readers_together_get_small_pages() -> None:
+    """The memory of the server is bounded for all of them: beyond the bound each has one."""
+    pages = PagesInFlight()
+    kept = []
     for number in range(50):
-        size = pages.size_for(PAGE)
-        sizes.append(size)
-        pages.sent(f"s{number}", "m", size)
-    assert sizes[0] == PAGE
-    assert sizes[-1] == SMALL_PAGE
-    assert sum(sizes) <= PAGES_TOTAL + 50 * SMALL_PAGE
-    for number in range(50):
-        pages.forget(f"s{number}")
-    assert pages.size_for(PAGE) == PAGE
+        size = pages.room_for(f"s{number}", b"%d" % number, PAGE)
+        kept.append(memoryview(bytes(size)))
+        pages.sent(f"s{number}", b"%d" % number, "m", kept[-1])
+    assert len(kept[0]) == PAGE
+    assert len(kept[-1]) == SMALL_PAGE
+    assert not pages.room_for("s49", b"49", PAGE)
+    assert sum(map(len, kept)) <= PAGES_TOTAL + 50 * SMALL_PAGE
+    kept.clear()
+    await asyncio.sleep(0)
+    assert pages.room_for("s", b"c", PAGE) == PAGE
 
 
 async def test_who_waits_for_room_goes_on_when_a_page_is_taken() -> None:
     """Without a poll in between."""
     pages = PagesInFlight()
-    pages.sent("s", "m", 20 * MIB)
+    pages.sent("s", b"c", "m", memoryview(bytes(20 * MIB)))
     waiting = asyncio.ensure_future(pages.wait_room("s", 30.0))
     await asyncio.sleep(0)
     assert not waiting.done()

@@ -64,8 +64,9 @@ def read(
     if handle.is_starter:
         process.streams.told(request.after_seq)
     has_news = process.log.last_seq > request.after_seq or process.life.is_over or not request.wait
-    if has_news and context.pages.has_room(caller.session, request.page_bytes):
-        return _page(context, caller, request, process)
+    room = _room(context, caller, request) if has_news else 0
+    if room:
+        return _page(context, caller, request, process, room)
     return _page_later(context, caller, request, handle)
 
 
@@ -73,15 +74,23 @@ async def _page_later(
     context: Context, caller: Caller, request: requests.Read, handle: LocalProcess
 ) -> Reply:
     await handle.wait_news(request.after_seq, request.wait)
-    while not context.pages.has_room(caller.session, request.page_bytes):
+    while not (room := _room(context, caller, request)):
         await context.pages.wait_room(caller.session, _ROOM_POLL)
-    return _page(context, caller, request, handle.require())
+    return _page(context, caller, request, handle.require(), room)
 
 
-def _page(context: Context, caller: Caller, request: requests.Read, process: ManagedProcess) -> Reply:
+def _room(context: Context, caller: Caller, request: requests.Read) -> int:
+    return context.pages.room_for(caller.session, caller.connection, request.page_bytes)
+
+
+def _page(
+    context: Context, caller: Caller, request: requests.Read, process: ManagedProcess, max_bytes: int
+) -> Reply:
     log, result = process.log, process.result
-    page = log.page(request.after_seq, context.pages.size_for(request.page_bytes))
-    context.pages.sent(caller.session, caller.msg_id, len(page.buffer))
+    page = log.page(request.after_seq, max_bytes)
+    buffers = [memoryview(page.buffer)] if page.buffer else []
+    for buffer in buffers:
+        context.pages.sent(caller.session, caller.connection, caller.msg_id, buffer)
     content = {
         "process_id": process.process_id,
         "instance": process.instance,
@@ -96,7 +105,7 @@ def _page(context: Context, caller: Caller, request: requests.Read, process: Man
         "failure": process.failure,
         "dropped_bytes": dict(log.dropped),
     }
-    return Reply(content, [memoryview(page.buffer)] if page.buffer else [])
+    return Reply(content, buffers)
 
 
 def wait(
