@@ -11,15 +11,15 @@ import os
 import stat
 import termios
 
-READ_SIZE = 64 * 1024
-FILE_SIZE = 1024 * 1024
-
 
 class Input:
     """Reads descriptor 0 as it becomes readable."""
 
     def __init__(self, fd: int = 0) -> None:
+        from execzmq.client.sources import Descriptor
+
         self._fd = fd
+        self._source = Descriptor(fd)
         self._is_file = stat.S_ISREG(os.fstat(fd).st_mode)
 
     async def read(self) -> bytes:
@@ -34,7 +34,7 @@ class Input:
             except PermissionError:  # such as /dev/null, which is always readable
                 self._is_file = True
         try:
-            return os.read(self._fd, FILE_SIZE if self._is_file else READ_SIZE)
+            return self._source.read()
         except OSError as error:
             if error.errno == errno.EIO:  # the terminal has gone, or is no longer ours
                 return b""

@@ -19,7 +19,7 @@ from typing import Any
 from execzmq import settings
 from execzmq.client.arguments import DEVNULL, INHERIT, PIPE, STDOUT, File
 from execzmq.client.sinks import FileSink, Null, Sink
-from execzmq.client.sources import FileSource
+from execzmq.client.sources import Descriptor, FileSource
 from execzmq.types.events import Stream
 
 READ_SIZE = 256 * settings.KIB
@@ -110,6 +110,7 @@ def _descriptor_sink(fd: int) -> FileSink:
 
 def _descriptor_source(fd: int) -> FileSource:
     own = os.dup(fd)
+    source = Descriptor(own)
     wake_read, wake_write = os.pipe()
 
     def read() -> bytes:
@@ -119,7 +120,7 @@ def _descriptor_source(fd: int) -> FileSource:
         poll.register(wake_read, select.POLLIN)
         if any(ready == wake_read for ready, _ in poll.poll()):
             return b""
-        return os.read(own, READ_SIZE)
+        return source.read()
 
     def close() -> None:
         for descriptor in (own, wake_read, wake_write):

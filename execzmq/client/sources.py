@@ -2,10 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 from collections.abc import Callable
 from typing import Protocol
 
+from execzmq import settings
 from execzmq.client.worker import Worker
+
+_SMALL = 64 * settings.KIB
+"""Bytes that a pipe holds unless it is told to hold more."""
+
+
+class Descriptor:
+    """Reads a descriptor that is somebody else's: small pieces, and large ones once there was a full one.
+
+    Each piece is a request, so a pipe that brings much is made to hold as much as one request can carry. What
+    comes while that is under way is read at once then, and nothing before it is wanted.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._size = _SMALL
+
+    def read(self) -> bytes:
+        """Return what is there, waiting for the first of it; nothing at the end.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        data = os.read(self._fd, self._size)
+        if len(data) == _SMALL:
+            self._widen()
+        return data
+
+    def _widen(self) -> None:
+        self._size = settings.WRITE_PIECE
+        with contextlib.suppress(OSError, AttributeError):  # no pipe, none to spare, or not this system
+            if fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ) < self._size:
+                fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, self._size)
 
 
 class Source(Protocol):
