@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, Final, TypeAlias, TypedDict
 
 from execzmq.errors import InvalidRequest, WorkingDirectoryMissing
@@ -162,13 +162,11 @@ def refuse_unknown(function: str, options: Mapping[str, object], known: type) ->
 
 def common_fields(options: Mapping[str, Any], caller: Caller | None) -> dict[str, Any]:
     """Return the fields of `ExecParams` that `CommonOptions` decides."""
-    sandbox = options.get("sandbox")
-    umask = options.get("umask")
+    env, sandbox, umask = options.get("env"), options.get("sandbox"), options.get("umask")
     return {
         "cwd": _cwd(options.get("cwd"), caller),
-        "env": _env(options.get("env"), caller),
-        "env_policy": _instance(options.get("env_policy"), "env_policy", EnvPolicy)
-        or _default_policy(sandbox, options.get("env"), caller),
+        "env": _env(env, caller),
+        "env_policy": _policy(options.get("env_policy")) or _default_policy(sandbox, env, caller),
         "process_id": _identifier(options.get("process_id"), "process_id"),
         "name": _identifier(options.get("name"), "name"),
         "sandbox": _sandbox(sandbox, options.get("workspace_roots", ())),
@@ -216,6 +214,8 @@ def seconds(value: float | None, name: str, least: float = 0.0) -> float | None:
 
 
 def _word(word: Word, what: str) -> bytes:
+    if not isinstance(word, str | bytes | os.PathLike):
+        raise TypeError(f"{what} must be str, bytes or a path, not {type(word).__name__}")
     try:
         encoded = os.fsencode(word)
     except UnicodeEncodeError as error:
@@ -278,10 +278,24 @@ def _cwd(cwd: Word | None, caller: Caller | None) -> bytes | None:
 def _env(env: Env | None, caller: Caller | None) -> dict[bytes, bytes] | None:
     if env is None:
         return None if caller is None else caller.env
-    encoded = {_word(k, "a variable's name"): _word(v, "a variable") for k, v in env.items()}
+    return _variables(env, "env")
+
+
+def _policy(policy: EnvPolicy | None) -> EnvPolicy | None:
+    checked: EnvPolicy | None = _instance(policy, "env_policy", EnvPolicy)
+    return checked and replace(checked, set=_variables(checked.set, "the set of env_policy"))
+
+
+def _variables(variables: Mapping[Any, Word], what: str) -> dict[bytes, bytes]:
+    if not isinstance(variables, Mapping):
+        raise TypeError(f"{what} must be a mapping of variables, not {type(variables).__name__}")
+    encoded = {
+        _word(name, f"a name in {what}"): _word(value, f"{name!r} in {what}")
+        for name, value in variables.items()
+    }
     for name in encoded:
         if not name or b"=" in name:
-            raise InvalidRequest(f"illegal environment variable name {os.fsdecode(name)!r}")
+            raise InvalidRequest(f"illegal environment variable name {os.fsdecode(name)!r} in {what}")
     return encoded
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import translate
+from typing import cast
 
 from execzmq.errors import InvalidRequest, LimitExceeded
 from execzmq.types.params import EnvPolicy
@@ -70,7 +71,7 @@ def core_only(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 def _shape(base: Mapping[bytes, bytes], policy: EnvPolicy) -> dict[bytes, bytes]:
     env = _drop(_inherit(base, policy), policy.exclude)
-    env.update(policy.set)
+    env.update(cast("Mapping[bytes, bytes]", policy.set))
     return _keep(env, policy.include_only) if policy.include_only else env
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Lifetime = Literal["server", "client"]
 Backpressure = Literal["spill", "pause"]
@@ -40,11 +42,13 @@ class EnvPolicy:
     Applied in this order: `inherit` picks from the base (`all`, `core`, or `none`), names that match a
     pattern of `exclude` go, `set` is added, and if `include_only` is not empty all that match none of its
     patterns go. Patterns are `fnmatch` patterns, compared without regard to case.
+
+    Names and values of `set` are str, bytes or paths, as `env` takes them; in `ExecParams` they are bytes.
     """
 
     inherit: Literal["all", "core", "none"] = "all"
     exclude: tuple[str, ...] = ()
-    set: dict[bytes, bytes] = field(default_factory=dict)
+    set: Mapping[Any, str | bytes | os.PathLike[Any]] = field(default_factory=dict)
     include_only: tuple[str, ...] = ()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -201,6 +202,17 @@ async def test_start_options(backend: FakeBackend) -> None:
     assert (params.sandbox.profile, params.sandbox.workspace_roots) == ("workspace-write", (b"/r",))
 
 
+async def test_variables_of_a_policy_are_as_those_of_env(backend: FakeBackend) -> None:
+    """Names and values are str, bytes or paths; what is none of them is named, and its value is not told."""
+    client = AsyncClient(backend)
+    policy = EnvPolicy(set={"A": "\udcff", b"B": b"\xfe", Path("C"): Path("/c")})
+    await client.start("x", env_policy=policy)
+    (params,) = backend.started
+    assert params.env_policy == EnvPolicy(set={b"A": b"\xff", b"B": b"\xfe", b"C": b"/c"})
+    with pytest.raises(TypeError, match="'A' in the set of env_policy must be str, bytes or a path, not int"):
+        await client.start("x", env_policy=EnvPolicy(set={"A": 1}))  # type: ignore[dict-item]  # that it is wrong
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -221,6 +233,11 @@ async def test_start_options(backend: FakeBackend) -> None:
         ({"stderr": -1}, InvalidRequest),
         ({"workspace_roots": "/r", "sandbox": "p"}, TypeError),
         ({"env": {"": "x"}}, InvalidRequest),
+        ({"env": ["A=1"]}, TypeError),
+        ({"env_policy": EnvPolicy(set={"A=": "x"})}, InvalidRequest),
+        ({"env_policy": EnvPolicy(set={"A": "x\0"})}, InvalidRequest),
+        ({"env_policy": EnvPolicy(set={1: "x"})}, TypeError),
+        ({"env_policy": EnvPolicy(set=[("A", "x")])}, TypeError),  # type: ignore[arg-type]  # that it is wrong
         ({"cwd": "a\0b"}, InvalidRequest),
     ],
 )
