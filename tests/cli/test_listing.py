@@ -1,6 +1,8 @@
 """`ps` and `logs`."""
 
 import json
+import os
+import select
 import subprocess
 import sys
 
@@ -72,6 +74,52 @@ def test_logs_follow_until_the_end() -> None:
         read_until(logs.stdout.fileno(), b"second\n")
         execzmq("write", "--end", "p", "")
         assert logs.wait(deadline(20).left()) == 0
+
+
+def test_the_last_lines() -> None:
+    """`--tail` prints the last lines of both streams or of one, an unfinished one too."""
+    code = r"seq 5; read go; printf 'e1\ne2\n' >&2; read go; printf 'a\nb'"
+    execzmq("start", "-i", "--id", "p", "--", "sh", "-c", code)
+    with running("logs", "-f", "p") as logs:
+        assert logs.stdout is not None
+        assert logs.stderr is not None
+        read_until(logs.stdout.fileno(), b"5\n")
+        execzmq("write", "p", "go\n")
+        read_until(logs.stderr.fileno(), b"e2\n")
+        execzmq("write", "p", "go\n")
+        assert logs.wait(deadline(20).left()) == 0
+    for words, out, err in (
+        (("--tail", "0"), b"", b""),
+        (("--tail", "2"), b"a\nb", b""),
+        (("-n", "3"), b"a\nb", b"e2\n"),
+        (("-n", "5"), b"5\na\nb", b"e1\ne2\n"),
+        (("-n", "100"), b"1\n2\n3\n4\n5\na\nb", b"e1\ne2\n"),
+        (("-n", "all"), b"1\n2\n3\n4\n5\na\nb", b"e1\ne2\n"),
+        (("-n", "1", "--stream", "stderr"), b"", b"e2\n"),
+        (("-n", "9", "--since-seq", "2"), b"a\nb", b"e1\ne2\n"),
+    ):
+        done = execzmq("logs", *words, "p")
+        assert (done.returncode, done.stdout, done.stderr) == (0, out, err), words
+    for wrong in ("-1", "some", ""):
+        assert execzmq("logs", "--tail", wrong, "p").returncode == 125
+
+
+def test_only_what_is_new() -> None:
+    """`--tail 0 -f` begins with what comes from now on."""
+    execzmq("start", "-i", "--id", "p", "--", "sh", "-c", "echo old; cat")
+    with running("logs", "-f", "p") as first:
+        assert first.stdout is not None
+        read_until(first.stdout.fileno(), b"old\n")
+        with running("logs", "--tail", "0", "-f", "p") as logs:
+            assert logs.stdout is not None
+            said = b""
+            while not said:  # it may still be on its way to the server
+                execzmq("write", "p", "new\n")
+                ready, _, _ = select.select([logs.stdout], [], [], 0)
+                said = os.read(logs.stdout.fileno(), 100) if ready else b""
+            assert said.startswith(b"new\n")
+            execzmq("write", "--end", "p", "")
+            assert logs.wait(deadline(20).left()) == 0
 
 
 def test_what_is_gone_is_said() -> None:
