@@ -21,6 +21,11 @@ MAX_DESCRIPTORS = 253
 _RECEIVE_BYTES = 1 << 18
 _DESCRIPTOR_BYTES = array.array("i").itemsize
 _ANCILLARY_BYTES = socket.CMSG_SPACE(MAX_DESCRIPTORS * _DESCRIPTOR_BYTES)
+# As plain numbers: to combine enum members costs more than to receive.
+_CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
+_NO_SIGNAL = int(socket.MSG_NOSIGNAL)
+_CUT = int(socket.MSG_CTRUNC | socket.MSG_TRUNC)
+_MEMFD_START = b'{"memfd":'
 
 
 class Packet(NamedTuple):
@@ -45,7 +50,7 @@ class Channel:
         sock.setblocking(False)
         self._sock = sock
         self._waiting: deque[Waiting] = deque()
-        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
 
     def fileno(self) -> int:
         """Return the socket's descriptor, -1 once closed."""
@@ -89,15 +94,15 @@ class Channel:
         """
         try:
             size, ancillary, flags, _ = self._sock.recvmsg_into(
-                [self._buffer], _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
+                [self._buffer], _ANCILLARY_BYTES, _CLOSE_ON_EXEC
             )
         except BlockingIOError:
             return None
-        fds = _descriptors(ancillary)
+        fds = _descriptors(ancillary) if ancillary else []
         if size == 0 and not fds:
             raise EOFError
-        body = bytes(memoryview(self._buffer)[:size])
-        return _open_memfd(Packet(body, fds, bool(flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC))))
+        packet = Packet(bytes(self._buffer[:size]), fds, flags & _CUT != 0)
+        return _open_memfd(packet) if fds and packet.body.startswith(_MEMFD_START) else packet
 
     def close(self) -> None:
         """Close the socket and drop what waits."""
@@ -117,7 +122,7 @@ class Channel:
     def _send_packet(self, body: bytes, fds: Sequence[int]) -> bool:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
-            self._sock.sendmsg([body], rights, socket.MSG_NOSIGNAL)
+            self._sock.sendmsg([body], rights, _NO_SIGNAL)
         except OSError as exc:
             # Too many descriptors in flight: they count per user, and room comes when the other end has
             # taken some.
@@ -154,8 +159,6 @@ def _memfd_with(body: bytes) -> int:
 
 def _open_memfd(packet: Packet) -> Packet:
     """Replace a packet that only points at its body by the body."""
-    if not packet.body.startswith(b'{"memfd":') or not packet.fds:
-        return packet
     memfd, *fds = packet.fds
     try:
         size = json.loads(packet.body)["memfd"]

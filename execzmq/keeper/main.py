@@ -11,11 +11,11 @@ import ctypes
 import errno
 import gc
 import os
-import selectors
+import select
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from execzmq.keeper import signals, tree
 from execzmq.keeper.channel import Channel, Packet
@@ -27,15 +27,12 @@ from execzmq.keeper.requests import Requests
 from execzmq.keeper.spawn import read_report
 from execzmq.keeper.table import Record, Table
 
-T = TypeVar("T")
-
 _PR_SET_CHILD_SUBREAPER = 36
 _FIRST_CONNECTION_SECONDS = 30.0
 _RETRY_SECONDS = 0.001
 _LONGEST_RETRY_SECONDS = 0.1
 _ORPHANED_SECONDS = 1.0
 _KILL_SECONDS = 5.0
-_PACKETS_PER_TURN = 64
 
 
 class Keeper:
@@ -57,16 +54,20 @@ class Keeper:
         self._finished = False
         self._retry_seconds = _RETRY_SECONDS
         self._first_deadline: float | None = time.monotonic() + _FIRST_CONNECTION_SECONDS
-        self._selector = selectors.DefaultSelector()
+        self._poll = select.poll()
+        self._callbacks: dict[int, Callable[[], object]] = {}
         self._watch(listener.fileno(), self._accept)
         self._watch(wakeup, self._on_signal)
 
     def run(self) -> None:
         """Serve until the keeper is told to quit or is orphaned with nothing left to do."""
         while not self._finished:
-            for key, _ in self._selector.select(self._patience()):
-                self._call(key)
-            self._turn()
+            if self._connection is not None and not self._connection.must_flush:
+                # Every change is an event.
+                self._serve_events(None)
+            else:
+                self._serve_events(self._patience())
+                self._turn()
 
     def close(self) -> None:
         """Close the sockets and every descriptor that is held."""
@@ -76,7 +77,6 @@ class Keeper:
             self._connection = None
         for record in self._table:
             self._table.forget(record)
-        self._selector.close()
         os.close(self._wakeup)
 
     # What a request may ask of the loop.
@@ -90,38 +90,50 @@ class Keeper:
         self._finished = True
 
     def send(self, message: Message) -> None:
-        """Send a message, later if there is no room."""
-        body = encode(message)
-        if self._connection is not None and not self._connection.try_send(body):
-            self._connection.send_later(lambda: (body, ()))
+        """Send a message, later if there is no room; without a connection, or if it ends, never."""
+        if self._connection is not None:
+            body = encode(message)
+            if not self._try_send(self._connection, body):
+                self._connection.send_later(lambda: (body, ()))
 
     def send_record(self, op: str, record: Record) -> None:
         """Send a command with its descriptors, as they are when there is room for it."""
-
-        def build() -> tuple[bytes, list[int]]:
-            return encode(record.description(op)), list(record.fds.values())
-
-        if self._connection is not None and not self._connection.try_send(*build()):
-            self._connection.send_later(build)
+        if self._connection is not None and not self._try_send(self._connection, *_packet_of(op, record)):
+            self._connection.send_later(lambda: _packet_of(op, record))
 
     def watch_report(self, record: Record) -> None:
         """Wait until a released command has been executed, or says why not."""
         self._watch(record.report, lambda: self._on_report(record))
 
-    # The loop's own work.
+    # The loop's own work. Whatever becomes of the connection, the keeper lives on.
 
-    def _call(self, key: selectors.SelectorKey) -> None:
-        """Serve a descriptor, unless an earlier callback of this turn has done away with it."""
-        if not self._finished and self._selector.get_map().get(key.fd) is key:
-            key.data()
+    def _try_send(self, connection: Channel, body: bytes, fds: Sequence[int] = ()) -> bool:
+        """Send now; False if that must be done later."""
+        try:
+            return connection.try_send(body, fds)
+        except OSError:
+            self._disconnect()
+            return True
+
+    def _serve_events(self, seconds: float | None) -> None:
+        """Wait for events and serve each, unless an earlier callback of this turn has done away with it."""
+        events = self._poll.poll(None if seconds is None else 1000 * seconds)
+        for fd, callback in [(fd, self._callbacks[fd]) for fd, _ in events]:
+            if not self._finished and self._callbacks.get(fd) is callback:
+                callback()
 
     def _watch(self, fd: int, callback: Callable[[], object]) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, callback)
+        self._callbacks[fd] = callback
+        self._poll.register(fd, select.POLLIN)
+
+    def _unwatch(self, fd: int) -> None:
+        self._poll.unregister(fd)
+        del self._callbacks[fd]
 
     def _patience(self) -> float | None:
         """Say how long the loop may sleep, in seconds; None while every change is an event."""
         if self._connection is not None:
-            return self._retry_seconds if self._connection.must_flush else None
+            return self._retry_seconds
         if self._first_deadline is not None:
             return max(0.0, self._first_deadline - time.monotonic())
         return _ORPHANED_SECONDS if any(record.status is not None for record in self._table) else None
@@ -129,24 +141,24 @@ class Keeper:
     def _turn(self) -> None:
         """Do what no event announces."""
         if self._connection is not None:
-            if self._connection.must_flush:
-                self._guarded(self._flush)
+            self._flush(self._connection)
         elif self._first_deadline is None:
             self._settle_orphaned()
         elif time.monotonic() >= self._first_deadline:
             self._finished = True
 
-    def _flush(self) -> None:
+    def _flush(self, connection: Channel) -> None:
         """Send what waits. Nothing announces room for more descriptors: ask for it ever less often."""
-        if self._connection is not None:
-            flushed = self._connection.flush()
-            self._retry_seconds = (
-                _RETRY_SECONDS if flushed else min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
-            )
+        try:
+            flushed = connection.flush()
+        except OSError:
+            self._disconnect()
+        else:
+            slower = min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
+            self._retry_seconds = _RETRY_SECONDS if flushed else slower
 
     def _on_signal(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wakeup, 4096)
+        os.read(self._wakeup, 4096)
         self._reap()
 
     def _reap(self) -> None:
@@ -170,20 +182,20 @@ class Keeper:
         if record.abandoned:
             self._table.forget(record)
         else:
-            self._guarded(lambda: self.send({"op": "exit", **record.end()}))
+            self.send({"op": "exit", **record.end()})
 
     def _on_report(self, record: Record) -> None:
         """Tell how a release went: the report ends at exec, or has an error in it."""
-        self._selector.unregister(record.report)
+        self._unwatch(record.report)
         report = os.read(record.report, 64)
         record.close_report()
         launch, record.launch = record.launch, None
         failure = None if launch is None else read_report(launch, report)
         if failure is None:
-            self._guarded(lambda: self.send({"op": "released", "id": record.process_id}))
+            self.send({"op": "released", "id": record.process_id})
             return
         record.abandoned = True
-        self._guarded(lambda: self.send(error_message("release", record.process_id, failure)))
+        self.send(error_message("release", record.process_id, failure))
 
     def _accept(self) -> None:
         sock = self._listener.accept()
@@ -193,7 +205,7 @@ class Keeper:
             return
         # The end of the old connection may wait behind this event: a server is not refused because of a
         # dead one.
-        while self._connection is not None and self._on_connection():
+        while not self._finished and self._on_connection():
             pass
         channel = Channel(sock)
         refused = refusal(sock)
@@ -208,26 +220,17 @@ class Keeper:
         channel.close()
 
     def _on_connection(self) -> bool:
-        """Serve what has come, at most so much that others get their turn; True if there may be more."""
-        return bool(self._guarded(self._serve))
-
-    def _guarded(self, work: Callable[[], T]) -> T | None:
-        """Do something that may find the connection ended: whatever the error, the keeper lives on."""
+        """Serve the next packet, so that others get their turn in between; True if there was one."""
+        if self._connection is None:
+            return False
         try:
-            return work()
+            packet = self._connection.receive()
+            if packet is not None:
+                self._serve_packet(packet)
         except (EOFError, OSError):
             self._disconnect()
-            return None
-
-    def _serve(self) -> bool:
-        for _ in range(_PACKETS_PER_TURN):
-            if self._connection is None or self._finished:
-                return False
-            packet = self._connection.receive()
-            if packet is None:
-                return False
-            self._serve_packet(packet)
-        return True
+            return False
+        return packet is not None
 
     def _serve_packet(self, packet: Packet) -> None:
         try:
@@ -252,7 +255,7 @@ class Keeper:
         """The server has gone: what was never released ends, and in mode `end` all does."""
         if self._connection is None:
             return
-        self._selector.unregister(self._connection.fileno())
+        self._unwatch(self._connection.fileno())
         self._connection.close()
         self._connection = None
         for record in self._table:
@@ -275,13 +278,19 @@ class Keeper:
 
     def _end_all(self) -> None:
         """Kill everything below this process; who cannot die in time is left."""
-        self._selector.unregister(self._listener.fileno())
+        self._unwatch(self._listener.fileno())
         self._listener.close()
         deadline = time.monotonic() + _KILL_SECONDS
         while not tree.kill_descendants(os.getpid()) and time.monotonic() < deadline:
-            self._selector.select(_LONGEST_RETRY_SECONDS)
-            self._on_signal()
+            self._serve_events(_LONGEST_RETRY_SECONDS)
+            # This may be called while reaping, when the signals have been read already.
+            self._reap()
         self._finished = True
+
+
+def _packet_of(op: str, record: Record) -> tuple[bytes, list[int]]:
+    """Write a command as a message and its descriptors."""
+    return encode(record.description(op)), list(record.fds.values())
 
 
 def _rusage(usage: Any) -> dict[str, float]:

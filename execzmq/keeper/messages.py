@@ -20,6 +20,7 @@ Message = dict[str, Any]
 _TEXT = ("utf-8", "surrogateescape")
 _NUMBER = (int, float)
 _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True)
+_DECODER = json.JSONDecoder()
 
 FROM_SERVER: dict[str, dict[str, type | tuple[type, ...]]] = {
     "hello": {"version": int, "mode": str},
@@ -97,10 +98,12 @@ def decode(body: bytes, kinds: dict[str, dict[str, type | tuple[type, ...]]]) ->
 
 def _parse(body: bytes) -> Message:
     try:
-        message = json.loads(body.decode("ascii"))
+        words = body.decode("ascii")
+        # A message has no blanks around it: json.loads would search for them.
+        message, end = _DECODER.raw_decode(words)
     except (ValueError, RecursionError) as exc:
         raise MessageError("bad_message", f"a message is not JSON: {exc}") from exc
-    if not isinstance(message, dict):
+    if not isinstance(message, dict) or end != len(words):
         raise MessageError("bad_message", "a message is not a JSON object")
     return message
 
@@ -146,7 +149,7 @@ def _launch_from(message: Message) -> Launch:
     tty = message.get("tty")
     return Launch(
         process_id=message["id"],
-        argv=tuple(raw(argument) for argument in message["argv"]),
+        argv=tuple([raw(argument) for argument in message["argv"]]),
         cwd=_optional_raw(message.get("cwd")),
         env=_env_from(raw(message["env"])),
         umask=_optional_int(message.get("umask")),
@@ -166,11 +169,7 @@ def _launch_from(message: Message) -> Launch:
 
 
 def _env_from(block: bytes) -> dict[bytes, bytes]:
-    env: dict[bytes, bytes] = {}
-    for entry in block.split(b"\0") if block else ():
-        name, value = entry.split(b"=", 1)
-        env[name] = value
-    return env
+    return dict([entry.split(b"=", 1) for entry in block.split(b"\0")]) if block else {}
 
 
 def _optional_raw(value: str | None) -> bytes | None:
