@@ -29,7 +29,7 @@ def candidates(launch: Launch) -> list[bytes]:
     if b"/" in program:
         return [program]
     search = launch.env.get(b"PATH", os.fsencode(os.defpath))
-    return [os.path.join(folder, program) for folder in search.split(b":")]
+    return [folder + b"/" + program if folder else program for folder in search.split(b":")]
 
 
 def explain(launch: Launch, step: str, number: int) -> SpawnError:

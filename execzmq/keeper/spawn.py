@@ -1,7 +1,7 @@
 """From a launch to a running command and our ends of its descriptors, all or nothing.
 
-Owns the start itself. A plain command goes through subprocess, which uses vfork; one that needs a terminal,
-limits, descriptors at given numbers or a release goes through fork and `child`. It must not know the
+Owns the start itself. A plain command goes by `vfork`; one that needs a terminal, limits, descriptors at
+given numbers or a release goes by fork and `child`, which can do all but takes longer. It must not know the
 keeper's table or its socket; who calls it reaps.
 """
 
@@ -11,11 +11,10 @@ import contextlib
 import os
 import resource
 import signal
-import subprocess
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from execzmq.keeper import child
+from execzmq.keeper import child, vfork
 from execzmq.keeper.descriptors import DescriptorLimit
 from execzmq.keeper.diagnose import candidates, explain
 from execzmq.keeper.launch import Launch, SpawnError, Tty, check_launch
@@ -60,11 +59,8 @@ def spawn(launch: Launch, fds: Mapping[str, int], limit: DescriptorLimit | None 
         words = f"descriptors did not come along: {missing}"
         raise SpawnError("invalid_descriptor", None, words, {"missing": missing})
     try:
-        with Streams(launch, fds) as streams, contextlib.ExitStack() as undoing:
-            pid, release, report = _start(launch, streams, limit, undoing)
-            undoing.callback(_end, pid)
-            spawned = Spawned(pid, os.pidfd_open(pid), streams.ours, release, report)
-            undoing.pop_all()
+        with Streams(launch, fds) as streams:
+            spawned = _start(launch, streams, limit)
             streams.take()
     except OSError as exc:
         raise explain(launch, "descriptors", exc.errno or 0) from exc
@@ -77,20 +73,18 @@ def read_report(launch: Launch, report: bytes) -> SpawnError | None:
     return None if failure is None else explain(launch, *failure)
 
 
-def _end(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-
-
-def _start(
-    launch: Launch, streams: Streams, limit: DescriptorLimit | None, undoing: contextlib.ExitStack
-) -> tuple[int, int, int]:
-    """Start by the cheapest way that can do it: pid, release and report (-1 where there is none)."""
-    if launch.held:
-        return _start_held(launch, streams, limit, undoing)
-    if launch.tty is not None or launch.limits or launch.passed:
-        return _start_forked(launch, streams, limit), -1, -1
-    return _start_plain(launch, streams, limit), -1, -1
+def _start(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> Spawned:
+    """Start, and end it again if anything is missing then."""
+    pid, release, report = (_start_held if launch.held else _start_at_once)(launch, streams, limit)
+    try:
+        return Spawned(pid, os.pidfd_open(pid), streams.ours, release, report)
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        for fd in (release, report):
+            if fd >= 0:
+                os.close(fd)
+        raise
 
 
 def _argv(launch: Launch) -> list[bytes]:
@@ -98,63 +92,43 @@ def _argv(launch: Launch) -> list[bytes]:
     return [name, *launch.argv[1:]]
 
 
-def _start_plain(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> int:
-    """Start by vfork: no Python runs in the child."""
-    with contextlib.nullcontext() if limit is None else limit.lowered():
-        try:
-            process = subprocess.Popen(
-                _argv(launch),
-                executable=launch.argv[0],
-                stdin=streams.theirs[0],
-                stdout=streams.theirs[1],
-                stderr=streams.theirs[2],
-                cwd=launch.cwd or b"/",
-                env=launch.env,
-                umask=-1 if launch.umask is None else launch.umask,
-                start_new_session=True,
-            )
-        except OSError as exc:
-            raise explain(launch, "exec", exc.errno or 0) from exc
-    # The caller reaps: without a return code Popen would try to, and warn of a child that still runs.
-    process.returncode = 0
-    return process.pid
-
-
-def _start_forked(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> int:
-    """Start by fork, with what a command may need between fork and exec."""
+def _start_at_once(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> tuple[int, int, int]:
+    """Start by the cheapest way that can do it: pid, and no release or report."""
     report, their_report = os.pipe()
     try:
+        plan = _plan(launch, streams, limit, their_report)
+        by_vfork = vfork.IS_KNOWN and not (plan.terminal or launch.limits or launch.passed)
         try:
-            pid = _fork(_plan(launch, streams, limit, their_report))
+            pid = _vfork(plan, report, limit) if by_vfork else _fork(plan)
         finally:
             os.close(their_report)
-        failure = read_report(launch, os.read(report, 64))
+        words = os.read(report, 64)
     finally:
         os.close(report)
-    if failure is not None:
+    if failure := (vfork if by_vfork else child).parse_report(words):
         os.waitpid(pid, 0)
-        raise failure
-    return pid
+        raise explain(launch, *failure)
+    return pid, -1, -1
 
 
-def _start_held(
-    launch: Launch, streams: Streams, limit: DescriptorLimit | None, undoing: contextlib.ExitStack
-) -> tuple[int, int, int]:
+def _start_held(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> tuple[int, int, int]:
     """Start by fork up to the point where everything is set up and only the release is missing."""
-    report, their_report = os.pipe()
-    undoing.callback(os.close, report)
-    with contextlib.ExitStack() as closing:
-        closing.callback(os.close, their_report)
-        their_release, release = os.pipe()
-        undoing.callback(os.close, release)
-        closing.callback(os.close, their_release)
-        pid = _fork(_plan(launch, streams, limit, their_report, their_release))
-    first = os.read(report, 64)
-    if first != child.READY:
-        os.waitpid(pid, 0)
-        raise read_report(launch, first) or SpawnError(
-            "spawn_failed", None, "it was ended before it could be held"
-        )
+    with contextlib.ExitStack() as undoing:
+        report, their_report = os.pipe()
+        undoing.callback(os.close, report)
+        with contextlib.ExitStack() as closing:
+            closing.callback(os.close, their_report)
+            their_release, release = os.pipe()
+            undoing.callback(os.close, release)
+            closing.callback(os.close, their_release)
+            pid = _fork(_plan(launch, streams, limit, their_report, their_release))
+        first = os.read(report, 64)
+        if first != child.READY:
+            os.waitpid(pid, 0)
+            raise read_report(launch, first) or SpawnError(
+                "spawn_failed", None, "it was ended before it could be held"
+            )
+        undoing.pop_all()
     return pid, release, report
 
 
@@ -168,7 +142,7 @@ def _plan(
     return child.Plan(
         paths=candidates(launch),
         argv=_argv(launch),
-        env=dict(launch.env),
+        env=launch.env,
         cwd=launch.cwd or b"/",
         umask=launch.umask,
         descriptors=streams.theirs,
@@ -177,6 +151,17 @@ def _plan(
         report=report,
         release=release,
     )
+
+
+def _vfork(plan: child.Plan, reader: int, limit: DescriptorLimit | None) -> int:
+    """Start with the limit on descriptors that the command inherits in force."""
+    if limit is None:
+        return vfork.start(plan, reader)
+    limit.lower()
+    try:
+        return vfork.start(plan, reader)
+    finally:
+        limit.raise_again()
 
 
 def _fork(plan: child.Plan) -> int:

@@ -6,7 +6,6 @@ they are handed on. It must not know how the command starts.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from types import TracebackType
@@ -29,8 +28,8 @@ class Streams:
     def __init__(self, launch: Launch, fds: Mapping[str, int]) -> None:
         self.theirs: dict[int, int] = {}
         self.ours: dict[str, int] = {}
-        self._closing = contextlib.ExitStack()
-        self._undoing = contextlib.ExitStack()
+        self._given: list[int] = []
+        self._kept: list[int] = []
         try:
             self._open(launch, fds)
         except BaseException:
@@ -47,13 +46,14 @@ class Streams:
 
     def take(self) -> dict[str, int]:
         """Hand our ends to the caller, who closes them from now on."""
-        self._undoing.pop_all()
+        self._kept.clear()
         return self.ours
 
     def close(self) -> None:
         """Close the command's ends, and ours if nobody took them."""
-        self._closing.close()
-        self._undoing.close()
+        for fds in (self._given, self._kept):
+            while fds:
+                os.close(fds.pop())
 
     def _open(self, launch: Launch, fds: Mapping[str, int]) -> None:
         if launch.tty is not None:
@@ -65,11 +65,12 @@ class Streams:
                 self.theirs[2] = self.theirs[1]
             else:
                 self._open_output("stderr", 2)
-        for fd in self.ours.values():
+        for fd in self._kept:
             # O_NONBLOCK belongs to the open file description: the command's end is another one and stays
             # blocking.
             os.set_blocking(fd, False)
-        self.theirs |= {number: fds[name] for name, number in launch.passed.items()}
+        for name, number in launch.passed.items():
+            self.theirs[number] = fds[name]
 
     def _open_terminal(self, tty: Tty) -> None:
         master, slave = open_pty(tty)
@@ -98,8 +99,8 @@ class Streams:
 
     def _give(self, number: int, fd: int) -> None:
         self.theirs[number] = fd
-        self._closing.callback(os.close, fd)
+        self._given.append(fd)
 
     def _keep(self, name: str, fd: int) -> None:
         self.ours[name] = fd
-        self._undoing.callback(os.close, fd)
+        self._kept.append(fd)

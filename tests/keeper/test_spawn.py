@@ -199,7 +199,6 @@ def test_raised_limit_is_not_inherited(way: str) -> None:
     finally:
         for fd in many:
             os.close(fd)
-        limit.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, inherited)
 
 
