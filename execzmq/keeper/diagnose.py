@@ -20,6 +20,7 @@ _RESOURCE_REASONS = {
     errno.EAGAIN: ("try_again", "the limit on the number of processes is reached"),
     errno.ENOSPC: ("no_terminal", "the system has no pseudo-terminal left"),
 }
+_DEFAULT_PATH = os.fsencode(os.defpath)
 _PT_INTERP = 3
 
 
@@ -28,7 +29,7 @@ def candidates(launch: Launch) -> list[bytes]:
     program = launch.argv[0]
     if b"/" in program:
         return [program]
-    search = launch.env.get(b"PATH", os.fsencode(os.defpath))
+    search = launch.env.get(b"PATH", _DEFAULT_PATH)
     return [folder + b"/" + program if folder else program for folder in search.split(b":")]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from execzmq.keeper.launch import Launch, SpawnError, Tty
+from execzmq.keeper.launch import Environment, Launch, SpawnError, Tty, entries_of
 
 PROTOCOL_VERSION = 1
 
@@ -17,7 +17,8 @@ Message = dict[str, Any]
 
 # One encoding on both sides, whatever the locale of either: names that are not UTF-8 pass as lone
 # surrogates, escaped.
-_TEXT = ("utf-8", "surrogateescape")
+_CODEC = "utf-8"
+_ERRORS = "surrogateescape"
 _NUMBER = (int, float)
 _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True)
 _DECODER = json.JSONDecoder()
@@ -63,12 +64,12 @@ class MessageError(ValueError):
 
 def text(raw: bytes) -> str:
     """Carry bytes in a JSON string, whatever they are."""
-    return raw.decode(*_TEXT)
+    return raw.decode(_CODEC, _ERRORS)
 
 
 def raw(value: str) -> bytes:
     """Get the bytes back that `text` carried."""
-    return value.encode(*_TEXT)
+    return value.encode(_CODEC, _ERRORS)
 
 
 def encode(message: Message) -> bytes:
@@ -116,7 +117,7 @@ def spawn_message(launch: Launch) -> Message:
         "argv": [text(argument) for argument in launch.argv],
         "cwd": None if launch.cwd is None else text(launch.cwd),
         # One string, as /proc shows it: a hundred small ones would cost every start.
-        "env": text(b"\0".join([name + b"=" + value for name, value in launch.env.items()])),
+        "env": text(b"\0".join(entries_of(launch.env))),
         "umask": launch.umask,
         "arg0": None if launch.arg0 is None else text(launch.arg0),
         "limits": {name: list(pair) for name, pair in launch.limits.items()},
@@ -151,7 +152,7 @@ def _launch_from(message: Message) -> Launch:
         process_id=message["id"],
         argv=tuple([raw(argument) for argument in message["argv"]]),
         cwd=_optional_raw(message.get("cwd")),
-        env=_env_from(raw(message["env"])),
+        env=Environment(raw(message["env"])),
         umask=_optional_int(message.get("umask")),
         arg0=_optional_raw(message.get("arg0")),
         limits={
@@ -166,10 +167,6 @@ def _launch_from(message: Message) -> Launch:
         held=bool(message.get("held", False)),
         passed={name: int(number) for name, number in message.get("passed", {}).items()},
     )
-
-
-def _env_from(block: bytes) -> dict[bytes, bytes]:
-    return dict([entry.split(b"=", 1) for entry in block.split(b"\0")]) if block else {}
 
 
 def _optional_raw(value: str | None) -> bytes | None:

@@ -54,8 +54,8 @@ def spawn(launch: Launch, fds: Mapping[str, int], limit: DescriptorLimit | None 
         SpawnError: it cannot be started; nothing is left of it.
     """
     check_launch(launch)
-    missing = [name for name in launch.descriptor_names if name not in fds]
-    if missing:
+    names = launch.descriptor_names
+    if names and (missing := [name for name in names if name not in fds]):
         words = f"descriptors did not come along: {missing}"
         raise SpawnError("invalid_descriptor", None, words, {"missing": missing})
     try:
@@ -96,9 +96,9 @@ def _start_at_once(launch: Launch, streams: Streams, limit: DescriptorLimit | No
     """Start by the cheapest way that can do it: pid, and no release or report."""
     report, their_report = os.pipe()
     try:
-        plan = _plan(launch, streams, limit, their_report)
-        by_vfork = vfork.IS_KNOWN and not (plan.terminal or launch.limits or launch.passed)
         try:
+            plan = _plan(launch, streams, limit, their_report)
+            by_vfork = vfork.IS_KNOWN and not (plan.terminal or launch.limits or launch.passed)
             pid = _vfork(plan, report, limit) if by_vfork else _fork(plan)
         finally:
             os.close(their_report)

@@ -29,7 +29,7 @@ class Streams:
         self.theirs: dict[int, int] = {}
         self.ours: dict[str, int] = {}
         self._given: list[int] = []
-        self._kept: list[int] = []
+        self._is_taken = False
         try:
             self._open(launch, fds)
         except BaseException:
@@ -46,14 +46,15 @@ class Streams:
 
     def take(self) -> dict[str, int]:
         """Hand our ends to the caller, who closes them from now on."""
-        self._kept.clear()
+        self._is_taken = True
         return self.ours
 
     def close(self) -> None:
         """Close the command's ends, and ours if nobody took them."""
-        for fds in (self._given, self._kept):
-            while fds:
-                os.close(fds.pop())
+        if not self._is_taken:
+            self._given += self.take().values()
+        while self._given:
+            os.close(self._given.pop())
 
     def _open(self, launch: Launch, fds: Mapping[str, int]) -> None:
         if launch.tty is not None:
@@ -65,10 +66,6 @@ class Streams:
                 self.theirs[2] = self.theirs[1]
             else:
                 self._open_output("stderr", 2)
-        for fd in self._kept:
-            # O_NONBLOCK belongs to the open file description: the command's end is another one and stays
-            # blocking.
-            os.set_blocking(fd, False)
         for name, number in launch.passed.items():
             self.theirs[number] = fds[name]
 
@@ -103,4 +100,5 @@ class Streams:
 
     def _keep(self, name: str, fd: int) -> None:
         self.ours[name] = fd
-        self._kept.append(fd)
+        # O_NONBLOCK belongs to the open file description: the command's end is another one and blocks.
+        os.set_blocking(fd, False)

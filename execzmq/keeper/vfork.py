@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 from execzmq.keeper.child import Plan
+from execzmq.keeper.launch import entries_of
 
 IS_KNOWN = sys.version_info < (3, 15)
 
@@ -40,7 +41,7 @@ def start(plan: Plan, reader: int) -> int:
         True,  # close all other descriptors
         (plan.report,),
         plan.cwd,
-        [name + b"=" + value for name, value in plan.env.items()],
+        entries_of(plan.env),
         # The command's end of each stream; ours close themselves.
         *(plan.descriptors[0], _NONE),
         *(_NONE, plan.descriptors[1]),

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from execzmq.keeper.launch import MAX_STRING_BYTES, Launch, SpawnError, Tty, check_launch
+from execzmq.keeper.launch import (
+    MAX_STRING_BYTES,
+    Environment,
+    Launch,
+    SpawnError,
+    Tty,
+    check_launch,
+    entries_of,
+)
 
 GOOD = Launch(process_id="p", argv=(b"true",), env={b"A": b"1"})
 
@@ -75,3 +83,19 @@ def test_descriptors_travel_in_order() -> None:
     """The descriptors' names are stdin first, then the passed ones as they were given."""
     assert GOOD._replace(stdin="fd", passed={"b": 5, "a": 4}).descriptor_names == ("stdin", "b", "a")
     assert GOOD.descriptor_names == ()
+
+
+def test_environment_in_one_block() -> None:
+    """A block is a mapping like any other, and its entries are as exec takes them."""
+    env = Environment(b"A=1\0B=x=y\0C=\0AB=2")
+    assert env == {b"A": b"1", b"B": b"x=y", b"C": b"", b"AB": b"2"}
+    assert (len(env), env.get(b"C"), env.get(b"D")) == (4, b"", None)
+    assert entries_of(env) == entries_of(dict(env)) == [b"A=1", b"B=x=y", b"C=", b"AB=2"]
+    assert Environment(b"") == {}
+
+
+@pytest.mark.parametrize("block", [b"A", b"=1", b"A=1\0", b"A=1\0\0B=2"])
+def test_environment_of_wrong_entries(block: bytes) -> None:
+    """Each entry has a name."""
+    with pytest.raises(ValueError, match="entry"):
+        Environment(block)
