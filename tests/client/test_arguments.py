@@ -1,0 +1,50 @@
+"""What the keywords of `start` and `run` become, and what is taken from the caller's own process."""
+
+import os
+import threading
+
+import pytest
+
+from execzmq.client.arguments import this_process
+
+
+def test_variables_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are there, as bytes, as they are at that moment; the copy is the caller's."""
+    monkeypatch.setenv("EXECZMQ_TEST", "ä")
+    monkeypatch.delenv("HOME")
+    caller = this_process()
+    assert caller.env == dict(os.environb)
+    caller.env[b"EXECZMQ_MORE"] = b""
+    assert "EXECZMQ_MORE" not in os.environ
+
+
+@pytest.mark.parametrize("stored", [None, {"HOME": b"/"}, {b"HOME": "/"}, [b"HOME"]])
+def test_variables_of_a_python_that_keeps_them_otherwise(
+    monkeypatch: pytest.MonkeyPatch, stored: object
+) -> None:
+    """Where the mapping is not made as expected it is asked as any mapping is."""
+
+    class Variables(dict[bytes, bytes]):
+        _data = stored
+
+    monkeypatch.setattr(os, "environb", Variables({b"A": b"b"}))
+    assert this_process().env == {b"A": b"b"}
+
+
+def test_variables_while_another_thread_changes_them() -> None:
+    """A thread that sets and removes variables makes no call fail."""
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            os.environ["EXECZMQ_TEST"] = "x"
+            del os.environ["EXECZMQ_TEST"]
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(2_000):
+            this_process()
+    finally:
+        stop.set()
+        thread.join()
