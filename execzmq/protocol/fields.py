@@ -7,8 +7,10 @@ msgpack can carry. Reading raises `RemoteProtocolError` and nothing else; `where
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, fields
+from operator import attrgetter
+from types import NoneType
 from typing import Any, Generic, Protocol, TypeVar
 
 from execzmq.errors import RemoteProtocolError
@@ -25,6 +27,14 @@ class Form(Protocol):
     @property
     def optional(self) -> bool:
         """Tell whether the value may be `None`, and its field missing."""
+
+    @property
+    def writes_as_is(self) -> bool:
+        """Tell whether `write` returns what it is given, so that it need not be called."""
+
+    @property
+    def plain_types(self) -> frozenset[type]:
+        """Name the types whose every value `read` returns as it is, so that it need not be called."""
 
     def write(self, value: Any) -> Any:
         """Return what is packed."""
@@ -43,19 +53,24 @@ def wrong(where: str, expected: str, value: object) -> RemoteProtocolError:
 
 
 class Scalar:
-    """A value of exactly one of some types; a bool is no int here."""
+    """A value of exactly one of some types; a bool is no int here.
+
+    Args:
+        types: of which every value is right; none where more than the type is to be looked at.
+    """
 
     optional = False
+    writes_as_is = True
 
     def __init__(self, name: str, *types: type) -> None:
         self._name = name
-        self._types = types
+        self.plain_types = frozenset(types)
 
     def write(self, value: Any) -> Any:
         return value
 
     def read(self, value: object, where: str) -> Any:
-        if type(value) not in self._types:
+        if type(value) not in self.plain_types:
             raise wrong(where, self._name, value)
         return value
 
@@ -64,7 +79,7 @@ class _Number(Scalar):
     """A finite number; an int is accepted."""
 
     def read(self, value: object, where: str) -> float:
-        if type(value) is float and math.isfinite(value):
+        if type(value) is float and -math.inf < value < math.inf:
             return value
         if type(value) is int:
             return float(value)
@@ -74,12 +89,16 @@ class _Number(Scalar):
 class _Readable(Scalar):
     """Text for people, in which what is not valid Unicode is escaped instead of refused."""
 
+    writes_as_is = False
+
     def write(self, value: Any) -> Any:
         return readable(value)
 
 
 class _Plain(Scalar):
     """A map with str keys whose values are whatever they are."""
+
+    writes_as_is = False
 
     def write(self, value: Any) -> Any:
         return plain(value)
@@ -98,7 +117,7 @@ READABLE = _Readable("a str", str)
 BYTES = Scalar("bytes", bytes)
 LIST = Scalar("a list", list)
 MAP = Scalar("a map", dict)
-PLAIN = _Plain("a map", dict)
+PLAIN = _Plain("a map")
 
 BY_NAME: dict[str, Form] = {
     "str": TEXT,
@@ -119,6 +138,8 @@ class Optional:
 
     def __init__(self, form: Form) -> None:
         self._form = form
+        self.writes_as_is = form.writes_as_is
+        self.plain_types = form.plain_types | {NoneType}
 
     def write(self, value: Any) -> Any:
         return None if value is None else self._form.write(value)
@@ -131,6 +152,8 @@ class OneOf:
     """One of some words."""
 
     optional = False
+    writes_as_is = True
+    plain_types: frozenset[type] = frozenset()
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = tuple(words)
@@ -148,24 +171,27 @@ class ListOf:
     """A list of one form, read as a tuple."""
 
     optional = False
+    writes_as_is = False
+    plain_types: frozenset[type] = frozenset()
 
     def __init__(self, form: Form) -> None:
         self._form = form
 
     def write(self, value: Any) -> Any:
-        return [self._form.write(item) for item in value]
+        return list(_write_all(self._form, value))
 
     def read(self, value: object, where: str) -> Any:
         if not isinstance(value, list):
             raise wrong(where, "a list", value)
-        read = self._form.read
-        return tuple([read(item, where) for item in value])
+        return tuple(_read_all(self._form, value, where))
 
 
 class PairOf:
     """A list of two, each of its form, read as a tuple."""
 
     optional = False
+    writes_as_is = False
+    plain_types: frozenset[type] = frozenset()
 
     def __init__(self, first: Form, second: Form) -> None:
         self._first = first
@@ -184,18 +210,31 @@ class MapOf:
     """A map from one form to another."""
 
     optional = False
+    writes_as_is = False
+    plain_types: frozenset[type] = frozenset()
 
     def __init__(self, key: Form, value: Form) -> None:
         self._key = key
         self._value = value
 
     def write(self, value: Any) -> Any:
-        return {self._key.write(key): self._value.write(item) for key, item in value.items()}
+        return dict(zip(_write_all(self._key, value), _write_all(self._value, value.values()), strict=True))
 
     def read(self, value: object, where: str) -> Any:
         if not isinstance(value, dict):
             raise wrong(where, "a map", value)
-        return {self._key.read(key, where): self._value.read(item, where) for key, item in value.items()}
+        keys = _read_all(self._key, value, where)
+        return dict(zip(keys, _read_all(self._value, value.values(), where), strict=True))
+
+
+def _write_all(form: Form, values: Collection[Any]) -> Collection[Any]:
+    return values if form.writes_as_is else [form.write(value) for value in values]
+
+
+def _read_all(form: Form, values: Collection[object], where: str) -> Collection[Any]:
+    if {*map(type, values)} <= form.plain_types:
+        return values
+    return [form.read(value, where) for value in values]
 
 
 class Record(Generic[T]):
@@ -206,10 +245,13 @@ class Record(Generic[T]):
     """
 
     optional = False
+    writes_as_is = False
+    plain_types: frozenset[type] = frozenset()
 
     def __init__(self, cls: Callable[..., T], forms: dict[str, Form]) -> None:
         self._cls = cls
         self._forms = forms
+        self._values_of = _values_of(*forms)
         self._defaulted = {
             field.name
             for field in fields(cls)  # type: ignore[arg-type]  # a dataclass; Callable says how it is made
@@ -218,10 +260,9 @@ class Record(Generic[T]):
 
     def write(self, value: T) -> dict[str, Any]:
         written = {}
-        for name, form in self._forms.items():
-            item = getattr(value, name)
+        for (name, form), item in zip(self._forms.items(), self._values_of(value), strict=True):
             if item is not None:
-                written[name] = form.write(item)
+                written[name] = item if form.writes_as_is else form.write(item)
         return written
 
     def read(self, value: object, where: str) -> T:
@@ -233,12 +274,29 @@ class Record(Generic[T]):
         arguments = {}
         for name, form in self._forms.items():
             if name in value:
-                arguments[name] = form.read(value[name], f"{where}.{name}")
+                item = value[name]
+                if type(item) not in form.plain_types:
+                    item = _read_within(form, item, where, name)
+                arguments[name] = item
             elif form.optional:
                 arguments[name] = None
             elif name not in self._defaulted:
                 raise RemoteProtocolError(f"{where}.{name} is missing")
         return arguments
+
+
+def _values_of(*names: str) -> Callable[[object], tuple[Any, ...]]:
+    """Return what takes these attributes of an object at once."""
+    getter: Callable[[object], Any] = attrgetter(*names)
+    return getter if len(names) > 1 else lambda value: (getter(value),)
+
+
+def _read_within(form: Form, value: object, where: str, name: str) -> Any:
+    """Read a field; the name of its place is put together only where an error tells it."""
+    try:
+        return form.read(value, name)
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{where}.{error.message}") from None
 
 
 class Fields:
@@ -259,7 +317,8 @@ class Fields:
         """
         for name, form in self._forms.items():
             if name in content:
-                form.read(content[name], name)
+                if type(content[name]) not in form.plain_types:
+                    form.read(content[name], name)
             elif not form.optional:
                 raise RemoteProtocolError(f"{where}: {name} is missing")
 

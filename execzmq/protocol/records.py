@@ -22,7 +22,15 @@ from execzmq.protocol.fields import (
     Record,
 )
 from execzmq.types.events import Closed, Event, Exited, Failed, Gap, Notice, Output, Started, Stream
-from execzmq.types.params import Backpressure, EnvPolicy, Lifetime, Limits, SandboxIntent, StdinKind
+from execzmq.types.params import (
+    Backpressure,
+    EnvPolicy,
+    ExecParams,
+    Lifetime,
+    Limits,
+    SandboxIntent,
+    StdinKind,
+)
 from execzmq.types.results import (
     Cause,
     ExitResult,
@@ -110,26 +118,29 @@ LIMITS = Record(
     {name: Optional(INTEGER) for name in ("memory", "cpu", "processes", "file_size", "descriptors")},
 )
 SANDBOX = Record(SandboxIntent, {"profile": TEXT, "workspace_roots": _BYTES_LIST})
-PARAMS: dict[str, Form] = {
-    "process_id": Optional(TEXT),
-    "name": Optional(TEXT),
-    "argv": _BYTES_LIST,
-    "cwd": Optional(BYTES),
-    "env": Optional(_VARIABLES),
-    "env_policy": Optional(ENV_POLICY),
-    "stdin": OneOf(get_args(StdinKind)),
-    "merge_stderr": BOOLEAN,
-    "timeout": Optional(NUMBER),
-    "timeout_grace": NUMBER,
-    "lifetime": OneOf(get_args(Lifetime)),
-    "backpressure": OneOf(get_args(Backpressure)),
-    "log_budget": Optional(INTEGER),
-    "drain_limit": Optional(NUMBER),
-    "umask": Optional(INTEGER),
-    "arg0": Optional(BYTES),
-    "limits": Optional(LIMITS),
-    "sandbox": Optional(SANDBOX),
-}
+PARAMS = Record(
+    ExecParams,
+    {
+        "process_id": Optional(TEXT),
+        "name": Optional(TEXT),
+        "argv": _BYTES_LIST,
+        "cwd": Optional(BYTES),
+        "env": Optional(_VARIABLES),
+        "env_policy": Optional(ENV_POLICY),
+        "stdin": OneOf(get_args(StdinKind)),
+        "merge_stderr": BOOLEAN,
+        "timeout": Optional(NUMBER),
+        "timeout_grace": NUMBER,
+        "lifetime": OneOf(get_args(Lifetime)),
+        "backpressure": OneOf(get_args(Backpressure)),
+        "log_budget": Optional(INTEGER),
+        "drain_limit": Optional(NUMBER),
+        "umask": Optional(INTEGER),
+        "arg0": Optional(BYTES),
+        "limits": Optional(LIMITS),
+        "sandbox": Optional(SANDBOX),
+    },
+)
 
 EVENTS: dict[str, tuple[Callable[..., Event], dict[str, Form]]] = {
     "started": (Started, {"pid": INTEGER}),

@@ -64,11 +64,7 @@ def error_content(error: ExecZMQError) -> Content:
 
 def params_to_wire(params: ExecParams) -> tuple[Content, list[Frame]]:
     """Return content, still without `epoch`, and buffers of a `start_request`."""
-    content = {}
-    for name, form in PARAMS.items():
-        value = getattr(params, name)
-        if value is not None:
-            content[name] = form.write(value)
+    content = PARAMS.write(params)
     if params.tty:
         size = params.tty_size
         content["tty"] = {"rows": size.rows, "cols": size.cols, "echo": params.tty_echo}

@@ -81,6 +81,53 @@ def test_place_is_named_to_the_field() -> None:
         THING.read({}, "reply")
 
 
+def test_place_is_named_to_the_field_of_an_inner_record() -> None:
+    """The way to it is told too, and which part of a map is wrong does not change it."""
+    outer = Record(
+        Thing, {"name": forms.TEXT, "size": Optional(THING), "tags": MapOf(forms.TEXT, forms.NUMBER)}
+    )
+    with pytest.raises(RemoteProtocolError, match=r"^reply\.size\.more: an int is expected, not str$"):
+        outer.read({"name": "a", "size": {"name": "b", "size": 1, "more": {"c": 1, "d": "e"}}}, "reply")
+    with pytest.raises(RemoteProtocolError, match=r"^reply\.size\.name is missing$"):
+        outer.read({"name": "a", "size": {"size": 1}}, "reply")
+    with pytest.raises(RemoteProtocolError, match=r"^reply\.tags: a finite float is expected, not float$"):
+        outer.read({"name": "a", "tags": {"b": 1.5, "c": float("inf")}}, "reply")
+
+
+@pytest.mark.parametrize(
+    ("form", "values"),
+    [
+        (forms.INTEGER, [1]),
+        (forms.BYTES, [b"a"]),
+        (forms.READABLE, ["a"]),
+        (forms.NUMBER, [1.5]),
+        (forms.PLAIN, [{"a": 1}]),
+        (Optional(forms.TEXT), [None, "a"]),
+        (Optional(forms.PLAIN), [None, {"a": 1}]),
+        (OneOf(("a", "b")), ["a"]),
+        (ListOf(forms.TEXT), [["a"]]),
+    ],
+)
+def test_what_is_left_out_would_change_nothing(form: Form, values: list[Any]) -> None:
+    """Where a form says that it need not be called for a value, calling it returns that value."""
+    for value in values:
+        if form.writes_as_is:
+            assert form.write(value) is value
+        if type(value) in form.plain_types:
+            assert form.read(value, "x") is value
+
+
+def test_a_type_whose_values_differ_is_not_plain() -> None:
+    """What is looked at closer than by its type is always looked at."""
+    for form in (forms.NUMBER, forms.PLAIN, OneOf(("a",)), ListOf(forms.TEXT), MapOf(forms.TEXT, forms.TEXT)):
+        assert not form.plain_types
+
+
+def test_record_of_one_field() -> None:
+    """It is written as one of many is."""
+    assert Record(Thing, {"name": forms.TEXT}).write(Thing("a", 1)) == {"name": "a"}
+
+
 def test_fields_of_a_table() -> None:
     """Lines such as `name?: str` are what content is checked by."""
     lines = Fields(("a: int", "b?: bytes"))
