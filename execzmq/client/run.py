@@ -61,32 +61,38 @@ async def run(backend: ExecBackend, plan: Plan, under_way: set[ExecProcess]) -> 
 
     The process is in `under_way` while it runs.
     """
-    with contextlib.ExitStack() as held:
-        sinks = open_outputs(plan.stdout, plan.stderr, lambda _: Capture(plan.max_output))
-        for sink in sinks.values():
-            held.callback(sink.close)
+    sinks = open_outputs(plan.stdout, plan.stderr, lambda _: Capture(plan.max_output))
+    source: Source | None = None
+    try:
         source = None if plan.stdin is None else open_source(plan.stdin)
-        if source is not None:
-            held.callback(source.close)
         process = await start_whole(backend, plan)
         under_way.add(process)
-        held.callback(under_way.discard, process)
         try:
             result = await _carry_out(process, plan, sinks, source)
         except BaseException:
             await end_tree(process)
             raise
+        finally:
+            under_way.discard(process)
+    finally:
+        if source is not None:
+            source.close()
+        for sink in sinks.values():
+            sink.close()
     return _completed(plan, sinks, result)
 
 
 async def start_whole(backend: ExecBackend, plan: Plan) -> ExecProcess:
     """Start the command; cancelled in between, end it too, so that nothing is left that nobody knows of."""
-    starting = asyncio.ensure_future(backend.start(plan.params))
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()  # cancelling the caller cancels this wait, not the start
+    starting = loop.create_task(_start(backend, plan, over))
     try:
-        return await asyncio.shield(starting)
+        await over
     except asyncio.CancelledError:
         await _finish(_end_started(starting))
         raise
+    return starting.result()
 
 
 async def end_tree(process: ExecProcess) -> None:
@@ -108,6 +114,15 @@ async def feed(process: ExecProcess, source: Source | None, data: memoryview = _
         await process.write(b"", end=True)
     except (StdinClosed, ProcessNotRunning, ProcessNotFound):
         return  # as with a pipe whose reader has gone
+
+
+async def _start(backend: ExecBackend, plan: Plan, over: asyncio.Future[None]) -> ExecProcess:
+    """Start the command and say when that is over, whatever it came to: sooner than `shield` would."""
+    try:
+        return await backend.start(plan.params)
+    finally:
+        if not over.done():
+            over.set_result(None)
 
 
 async def _end_started(starting: asyncio.Future[ExecProcess]) -> None:
@@ -132,10 +147,11 @@ async def _carry_out(
     process: ExecProcess, plan: Plan, sinks: dict[Stream, Sink], source: Source | None
 ) -> ExitResult:
     limit = plan.params.timeout
-    scope = asyncio.timeout(None if limit is None else limit + (plan.params.drain_limit or 0.0) + NET)
+    if limit is None:
+        return await _copy_and_feed(process, plan, sinks, source)
     try:
-        async with scope, _fed(process, plan, source):
-            return await _copy_until_closed(process, sinks)
+        async with asyncio.timeout(limit + (plan.params.drain_limit or 0.0) + NET) as scope:
+            return await _copy_and_feed(process, plan, sinks, source)
     except TimeoutError:
         if not scope.expired():
             raise
@@ -143,21 +159,22 @@ async def _carry_out(
     return ExitResult(cause="timed_out")
 
 
-@contextlib.asynccontextmanager
-async def _fed(process: ExecProcess, plan: Plan, source: Source | None) -> AsyncIterator[None]:
-    """Feed stdin meanwhile; raise at the end what went wrong with it."""
+async def _copy_and_feed(
+    process: ExecProcess, plan: Plan, sinks: dict[Stream, Sink], source: Source | None
+) -> ExitResult:
+    """Copy the streams and feed stdin meanwhile; raise at the end what went wrong with it."""
     if plan.stdin_data is None and source is None:
-        yield
-        return
+        return await _copy_until_closed(process, sinks)
     errors: list[Exception] = []
     feeding = asyncio.create_task(_feed_or_end(process, source, plan.stdin_data or _NOTHING, errors))
     try:
-        yield
+        result = await _copy_until_closed(process, sinks)
     finally:
         feeding.cancel()  # nothing happens to one that is done
         await asyncio.wait((feeding,))
     if errors:
         raise errors[0]
+    return result
 
 
 async def _feed_or_end(
