@@ -31,7 +31,12 @@ from execzmq.types.results import ProcessInfo, ReadResponse, ServerInfo, Termina
 Content: TypeAlias = dict[str, Any]
 
 _REPLIES = {name: Fields(method.reply) for name, method in METHODS.items()}
-_BROADCASTS = {name: Fields(broadcast.fields) for name, broadcast in BROADCASTS.items()}
+_ANNOUNCEMENTS = {
+    name: (name.removeprefix("process_"), Fields(broadcast.fields))
+    for name, broadcast in BROADCASTS.items()
+    if name.startswith("process_")
+}
+"""Kind and fields of the broadcasts that tell of a process, by message type."""
 
 
 def check_reply(method: str, content: Content) -> None:
@@ -128,14 +133,18 @@ def unpack_event(entry: object, buffer: memoryview, position: int) -> tuple[Even
         return _unpack_output(entry, seq, time, buffer, position)
     if kind not in EVENTS:
         raise RemoteProtocolError(f"events: {readable(kind)[:64]!r} is no kind of event")
-    cls, fields = EVENTS[kind]
-    last = 3 + len(fields)
+    last = 3 + len(EVENTS[kind][1])
     if len(entry) < last:
         raise RemoteProtocolError(f"events: an entry of kind {kind} ends too early")
-    values = [form.read(value, kind) for form, value in zip(fields.values(), entry[3:last], strict=True)]
-    if cls is Gap and values[0] < seq:
+    return _event(kind, seq, entry[3:last], time), position
+
+
+def _event(kind: str, seq: int, values: list[Any], time: float) -> Event:
+    cls, forms = EVENTS[kind]
+    read = [form.read(value, kind) for form, value in zip(forms.values(), values, strict=True)]
+    if cls is Gap and read[0] < seq:
         raise RemoteProtocolError("events: a gap ends before it begins")
-    return cls(seq, *values, time), position
+    return cls(seq, *read, time)
 
 
 def _unpack_output(
@@ -227,25 +236,28 @@ def announcement_from_broadcast(message: Message) -> Announcement:
     Raises:
         RemoteProtocolError: it is none, a field is wrong, or its buffer is.
     """
-    content, fields = message.content, _BROADCASTS.get(message.msg_type)
-    if fields is None or not message.msg_type.startswith("process_"):
-        raise RemoteProtocolError(f"{readable(message.msg_type)[:64]!r} is no broadcast of a process")
-    fields.check(content, message.msg_type)
+    content, msg_type = message.content, message.msg_type
+    if msg_type not in _ANNOUNCEMENTS:
+        raise RemoteProtocolError(f"{readable(msg_type)[:64]!r} is no broadcast of a process")
+    kind, fields = _ANNOUNCEMENTS[msg_type]
+    fields.check(content, msg_type)
     process_id, instance, seq = content["process_id"], content["instance"], content["seq"]
-    if message.msg_type == "process_tail":
+    if kind == "tail":
         return Announcement(process_id, instance, seq, None, content["state"])
-    if content.get("behind"):
+    if kind == "output" and content.get("behind"):
         return Announcement(process_id, instance, seq)
-    return Announcement(process_id, instance, seq, _event_of(message))
+    return Announcement(process_id, instance, seq, _announced(kind, content, message.buffers))
 
 
-def _event_of(message: Message) -> Event:
-    content, kind = message.content, message.msg_type.removeprefix("process_")
-    data = _one_buffer(message.buffers)
-    entry = [kind, content.get("seq"), content.get("time"), *map(content.get, EVENTS.get(kind, ((), ()))[1])]
+def _announced(kind: str, content: Content, buffers: Sequence[Frame]) -> Event:
+    """Return the event of a broadcast whose fields have been checked by the table of broadcasts."""
+    seq, time = content["seq"], float(content["time"])
+    if seq < 1:
+        raise wrong(f"{kind}: seq", "a positive int", seq)
+    data = _one_buffer(buffers)
     if kind == "output":
-        entry.append(len(data))
-    event, end = unpack_event(entry, data, 0)
-    if end != len(data):
-        raise RemoteProtocolError(f"a {message.msg_type} has a buffer of {len(data)} bytes, not {end}")
-    return event
+        _output_length(len(data))
+        return _output(seq, content["stream"], content["offset"], bytes(data), time)
+    if len(data):
+        raise RemoteProtocolError(f"a process_{kind} has a buffer of {len(data)} bytes, not 0")
+    return _event(kind, seq, [content.get(name) for name in EVENTS[kind][1]], time)
