@@ -12,12 +12,13 @@ from collections import deque
 
 from execzmq.client.core import Connection
 from execzmq.client.requester import Answer, PendingCall
+from execzmq.client.topics import Heard
 from execzmq.errors import ExecZMQError
 from execzmq.protocol.cursor import Cursor, Step
-from execzmq.protocol.values import Announcement, read_response_from_wire
+from execzmq.protocol.values import read_response_from_wire
 from execzmq.protocol.wire import Message
 from execzmq.settings import LONG_POLL, PAGE, PAGE_EVENTS, QUIET_AFTER
-from execzmq.types.events import Closed, Event, Failed, Output
+from execzmq.types.events import Event, Output
 
 RELEASED = (1 << 63) - 1
 """Told as a seq: the starter follows no more, so the command need not wait for it."""
@@ -29,32 +30,35 @@ _SPREAD = 0.2
 """Part of the quiet time by which followers ask at different times."""
 _EARLY_BYTES = 256 * 1024
 """Bytes of broadcasts that are kept for whoever may follow a process that was just started."""
+_EARLY_COST = 512
+"""Bytes that a broadcast counts there besides those of its frames."""
+_LAST_WORDS = frozenset({b"closed", b"failed"})
+"""Topics after which nothing follows but repetitions."""
 
 
 class Early:
     """The first broadcasts of a process that this client starts, kept until somebody follows it.
 
-    So that no page has to be asked for what has come already. Beyond a bound all are dropped, since the log
-    has them.
+    So that no page has to be asked for what has come already. Nothing is decoded, as often nobody follows it.
+    Beyond a bound all are dropped, since the log has them.
     """
 
     def __init__(self, connection: Connection, process_id: str) -> None:
         self._connection = connection
         self._process_id = process_id
-        self._heard: list[Announcement] | None = []
+        self._heard: list[Heard] | None = []
         self._bytes = 0
         connection.topics.listen(process_id, self)
 
-    def hear(self, announcement: Announcement) -> None:
-        """Keep a broadcast; after the last one nothing is listened to any more."""
+    def hear(self, heard: Heard) -> None:
+        """Keep a broadcast; after what is the last one by its topic nothing is listened to any more."""
         if self._heard is None:
             return
-        self._heard.append(announcement)
-        event = announcement.event
-        self._bytes += _EVENT_COST + (len(event.data) if isinstance(event, Output) else 0)
+        self._heard.append(heard)
+        self._bytes += _EARLY_COST + sum(map(len, heard.frames))
         if self._bytes > _EARLY_BYTES:
             self.close()
-        elif isinstance(event, Closed | Failed):
+        elif heard.word in _LAST_WORDS:
             self._connection.topics.leave(self._process_id, self)
 
     def resume(self) -> None:
@@ -65,7 +69,7 @@ class Early:
         """Drop all; whoever follows will learn why."""
         self.close()
 
-    def take(self) -> list[Announcement] | None:
+    def take(self) -> list[Heard] | None:
         """Return what was heard and hear no more; `None` where something is missing."""
         heard = self._heard
         self.close()
@@ -152,7 +156,8 @@ class Follower:
                 return []
             await self._wait_for_news()
         batch, self._events, self._bytes = self._events, [], 0
-        self._ask_wanted()
+        if self._wanted is not None:
+            self._ask_wanted()
         return batch
 
     async def aclose(self) -> None:
@@ -161,8 +166,11 @@ class Follower:
         self._events = []
         self._ready.clear()
 
-    def hear(self, announcement: Announcement) -> None:
+    def hear(self, heard: Heard) -> None:
         """Take a broadcast."""
+        announcement = heard.announcement()
+        if announcement is None:
+            return
         self._heard_at = self._loop.time()
         if announcement.event is None or self._bytes > _MOST_HELD:
             # A consumer that is slow gets pages, which wait for it.
@@ -190,12 +198,15 @@ class Follower:
         connection.check_usable()
         self._has_begun = True
         self._heard_at = self._loop.time()
+        early, self._early = self._early, None
+        heard = early.take() if early is not None else None
+        for one in heard or ():
+            self.hear(one)
+        if self._has_left:
+            return
         self._look_after_silence()
         connection.topics.listen(process_id, self)
-        heard = self._early.take() if self._early is not None else None
         if heard is not None:
-            for announcement in heard:
-                self.hear(announcement)
             return
         self._is_held = connection.topics.hold(process_id)
         try:
@@ -246,7 +257,7 @@ class Follower:
 
     def _ask_wanted(self) -> None:
         """Send the read that is due, unless the consumer has a page to take before."""
-        if self._wanted is None or self._bytes > _MOST_HELD or self._has_left:
+        if self._bytes > _MOST_HELD or self._has_left:
             return
         content = {
             "process_id": self._process_id,

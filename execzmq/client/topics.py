@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from execzmq.client.links import plain
 from execzmq.errors import ExecZMQError, RequestTimeout
 from execzmq.protocol.values import Announcement, announcement_from_broadcast
-from execzmq.protocol.wire import Codec
+from execzmq.protocol.wire import Codec, Frame
 from execzmq.settings import CALL_TIMEOUT
 from execzmq.zmqloop import Frames
 
@@ -22,10 +23,36 @@ _WELCOME_AGAIN = 1.0
 """Seconds after which a welcome that has not come is asked for under another topic."""
 
 
+class Heard:
+    """A broadcast under the topic of a process, decoded when somebody first asks what it says.
+
+    Args:
+        decode: returns what the frames say, `None` where they are refused.
+        word: last part of the topic; a hint, as nobody has signed it.
+        frames: from the delimiter on.
+    """
+
+    __slots__ = ("_announcement", "_decode", "frames", "word")
+
+    def __init__(
+        self, decode: Callable[[Sequence[Frame]], Announcement | None], word: bytes, frames: list[Frame]
+    ) -> None:
+        self._decode: Callable[[Sequence[Frame]], Announcement | None] | None = decode
+        self._announcement: Announcement | None = None
+        self.word = word
+        self.frames = frames
+
+    def announcement(self) -> Announcement | None:
+        """Return what it says, or `None` where it is not to be believed."""
+        if self._decode is not None:
+            self._announcement, self._decode = self._decode(self.frames), None
+        return self._announcement
+
+
 class Listener(Protocol):
     """Whoever follows one process."""
 
-    def hear(self, announcement: Announcement) -> None:
+    def hear(self, heard: Heard) -> None:
         """Take a broadcast."""
 
     def resume(self) -> None:
@@ -64,13 +91,15 @@ class Topics:
         subscribe(f"p.{self._own}".encode())
 
     def handle(self, frames: Frames) -> None:
-        """Take one broadcast; what nobody listens for is not decoded."""
+        """Take one broadcast; nothing is decoded here but what the server says of itself."""
         topic = frames[0].bytes
         kind, _, rest = topic.partition(b".")
         if kind == b"p":
-            process_id, _, what = rest.partition(b".")
-            if what and process_id in self._listeners:
-                self._announce(process_id, frames)
+            process_id, _, word = rest.partition(b".")
+            if word and process_id in self._listeners:
+                heard = Heard(partial(self._decode, process_id), word, plain(frames[1:]))
+                for listener in tuple(self._listeners[process_id]):
+                    listener.hear(heard)
         elif kind == b"w":
             self._welcome(topic)
         elif kind == b"s" and rest:
@@ -82,11 +111,12 @@ class Topics:
 
     def leave(self, process_id: str, listener: Listener) -> None:
         """Send nothing more to `listener`; no error if it did not listen."""
-        listeners = self._listeners.get(process_id.encode(), [])
+        key = process_id.encode()
+        listeners = self._listeners.get(key, [])
         if listener in listeners:
             listeners.remove(listener)
-        if not listeners:
-            self._listeners.pop(process_id.encode(), None)
+            if not listeners:
+                del self._listeners[key]
 
     def hold(self, process_id: str) -> bool:
         """Subscribe to a process; return whether that is new, so that `settle` is needed."""
@@ -140,20 +170,19 @@ class Topics:
     def _everybody(self) -> list[Listener]:
         return [listener for listeners in self._listeners.values() for listener in listeners]
 
-    def _announce(self, process_id: bytes, frames: Frames) -> None:
+    def _decode(self, process_id: bytes, frames: Sequence[Frame]) -> Announcement | None:
         try:
-            message = self._codec.decode(plain(frames[1:]))
+            message = self._codec.decode(frames)
             if message.msg_type == "iopub_welcome":
-                return
+                return None
             announcement = announcement_from_broadcast(message)
         except ExecZMQError:
             self._refused += 1
-            return
+            return None
         if announcement.process_id.encode() != process_id:
             self._refused += 1
-            return
-        for listener in tuple(self._listeners[process_id]):
-            listener.hear(announcement)
+            return None
+        return announcement
 
     def _status(self, frames: Frames) -> None:
         try:

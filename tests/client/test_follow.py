@@ -36,6 +36,40 @@ async def test_own_process_needs_no_page_c48(short_tmp: Path) -> None:
     assert not server.asked("read")
 
 
+async def test_what_nobody_follows_is_not_decoded(short_tmp: Path) -> None:
+    """Broadcasts are kept as they came, and nothing is listened to after the last one."""
+    server = FakeServer(short_tmp)
+    async with connected(server) as connection:
+        process_id = connection.new_process_id()
+        early = Early(connection, process_id)
+        server.send_raw([f"p.{process_id}.started".encode(), b"junk"])
+        await connection.topics.settle()
+        assert _listens(connection)
+        server.send_raw([f"p.{process_id}.closed".encode(), b"junk"])
+        server.tail(process_id, 4)
+        await connection.topics.settle()
+        assert connection.statistics()["refused_broadcasts"] == 0
+        assert not _listens(connection)
+        assert len(early.take() or ()) == 2
+
+
+async def test_end_that_was_forged_early_is_not_believed_c56(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever follows finds that the end was none, and learns the true one."""
+    monkeypatch.setattr(follow, "QUIET_AFTER", ms(50))
+    server = FakeServer(short_tmp)
+    async with connected(server) as connection:
+        process_id = connection.new_process_id()
+        log = Log(process_id, *whole(2))
+        server.handlers["read"] = log.read
+        early = Early(connection, process_id)
+        server.send_raw([f"p.{process_id}.closed".encode(), b"junk"])
+        server.broadcast(process_id, *log.events)
+        await connection.topics.settle()
+        assert await _all(Follower(connection, process_id, INSTANCE, early=early)) == log.events
+
+
 async def test_early_flood_is_read_from_the_log(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broadcasts that nobody takes for long are dropped, and read when somebody does follow."""
     monkeypatch.setattr(follow, "_EARLY_BYTES", 1000)
