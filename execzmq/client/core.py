@@ -48,6 +48,7 @@ class Connection:
         session: random id that names this client to the server.
         prefix: what comes before the `-` in the process ids that this client makes.
         topics: the subscriptions.
+        cursors: how far it has read the processes that wait for it; told by its leases.
     """
 
     def __init__(self, info: ConnectionInfo) -> None:
@@ -61,7 +62,7 @@ class Connection:
         self._down_since = self._loop.time()
         self._refused: ExecZMQError | None = None
         self._settling: asyncio.Task[None] | None = None
-        self._cursors = ToldCursors(self.renew)
+        self.cursors = ToldCursors(self.renew)
         codec = Codec(info.key.encode(), self.session)
         self._requester = Requester(codec, lambda channel, frames: self._links.send(channel, frames))
         self._links = Links(
@@ -108,7 +109,7 @@ class Connection:
                 self._requester.request("lease", self._lease_content(0.0), lambda _: None, timeout=None)
         self._phase = "closed"
         self._gone_timer.cancel()
-        self._cursors.stop()
+        self.cursors.stop()
         error = ClientClosed("this client was closed")
         self._requester.close(error)
         self.topics.fail_all(error)
@@ -204,19 +205,11 @@ class Connection:
         """Tell within a second whether the server's heart beats, as a busy server's does."""
         return await self._links.heart_beats(_HEART)
 
-    def received(self, process_id: str, instance: int, seq: int, *, is_over: bool = False) -> None:
-        """Note how far this client has read a process that waits for it; the next lease tells it."""
-        self._cursors.received(process_id, instance, seq, is_over=is_over)
-
-    def be_starter(self) -> None:
-        """Be heard often enough for a command to wait for this client."""
-        self._cursors.hurry()
-
     def renew(self) -> None:
         """Renew the lease now, and tell the cursors with it."""
         if self._phase == "ready":
             self._lease(self._on_lease)
-            self._cursors.tick()
+            self.cursors.tick()
 
     def statistics(self) -> dict[str, int]:
         """Return how much is open at the moment, and what was refused."""
@@ -235,8 +228,9 @@ class Connection:
         call = self.request(method, content, _setter(answer), buffers, timeout=timeout, wait=wait)
         try:
             return await answer
-        finally:
+        except BaseException:
             self._requester.drop(call)
+            raise
 
     # What becomes of the server.
 
@@ -273,7 +267,7 @@ class Connection:
         is_first = not self.epoch
         self._take_epoch(answer)
         self._requester.open_gate()
-        self._cursors.tick()
+        self.cursors.tick()
         if not is_first and self._settling is None:
             self._settling = self._loop.create_task(self._settle())
 
@@ -324,7 +318,7 @@ class Connection:
         self._requester.request("lease", self._lease_content(), on_done, timeout=CALL_TIMEOUT)
 
     def _lease_content(self, seconds: float = LEASE) -> Content:
-        return {"seconds": seconds, "cursors": self._cursors.tell(), "open": self.open_reads()}
+        return {"seconds": seconds, "cursors": self.cursors.tell(), "open": self.open_reads()}
 
     def _on_lease(self, answer: Answer) -> None:
         if isinstance(answer, Message):

@@ -26,7 +26,7 @@ class ToldCursors:
         self._seconds = LEASE
         self._timer: asyncio.TimerHandle | None = None
 
-    def received(self, process_id: str, instance: int, seq: int, *, is_over: bool) -> None:
+    def received(self, process_id: str, instance: int, seq: int, *, is_over: bool = False) -> None:
         """Note how far a process has been read; `is_over`: once this has been told, nothing more is."""
         before = self._cursors.get(process_id)
         if before is None or before[0] != instance or before[1] < seq:

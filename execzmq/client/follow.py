@@ -249,7 +249,7 @@ class Follower:
             self._tell(output)
 
     def _tell(self, output: int) -> None:
-        self._connection.received(self._process_id, self._cursor.instance, self._cursor.seq)
+        self._connection.cursors.received(self._process_id, self._cursor.instance, self._cursor.seq)
         self._untold += output
         if self._untold >= (self._tell_every or 0):
             self._untold = 0
@@ -322,7 +322,7 @@ class Follower:
         """Tell that the command need not wait any more: soon where it goes on, else with the next lease."""
         is_finished = self._cursor.is_finished
         seq = self._cursor.seq if is_finished else RELEASED
-        self._connection.received(self._process_id, self._cursor.instance, seq, is_over=True)
+        self._connection.cursors.received(self._process_id, self._cursor.instance, seq, is_over=True)
         if not is_finished:
             self._connection.renew()
 

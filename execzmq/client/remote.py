@@ -106,7 +106,7 @@ class RemoteBackend:
         content, buffers = params_to_wire(params)
         early = None
         if params.backpressure == "pause":
-            self._connection.be_starter()
+            self._connection.cursors.hurry()
         if params.process_id is None:
             # Its broadcasts are subscribed already, and kept from the first on.
             content["process_id"] = self._connection.new_process_id()

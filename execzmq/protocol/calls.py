@@ -42,8 +42,9 @@ class Call(Generic[P]):
     @property
     def due_at(self) -> float | None:
         """Return when something must be done about it, or `None`."""
-        times = [time for time in (self.deadline, self.resend_at) if time is not None]
-        return min(times, default=None)
+        if self.deadline is None or self.resend_at is None:
+            return self.deadline if self.resend_at is None else self.resend_at
+        return min(self.deadline, self.resend_at)
 
 
 @dataclass(slots=True)

@@ -76,13 +76,15 @@ class Cursor:
         first = first_seq_of(event)
         if self.is_finished or first <= self.seq:
             return Step([])
-        self._announced = max(self._announced, last_seq_of(event))
         if first != self.seq + 1:
+            self._announced = max(self._announced, last_seq_of(event))
             self._hold(first, event)
             return self.ask()
         delivered: list[Event] = []
         self._deliver(event, delivered)
-        self._deliver_held(delivered)
+        if self._held:
+            self._deliver_held(delivered)
+        self._announced = max(self._announced, self.seq)
         return Step(delivered)
 
     def behind(self, seq: int, instance: int) -> Step:

@@ -295,9 +295,9 @@ async def test_cursors_are_told_with_the_lease(short_tmp: Path) -> None:
     """How far a starter has read is told with each lease; of a process that is over just once more."""
     server = FakeServer(short_tmp)
     async with connected(server) as connection:
-        connection.received("p", 7, 3)
-        connection.received("p", 7, 2)
-        connection.received("q", 8, 5, is_over=True)
+        connection.cursors.received("p", 7, 3)
+        connection.cursors.received("p", 7, 2)
+        connection.cursors.received("q", 8, 5, is_over=True)
         connection.renew()
         await server.until(lambda: len(server.asked("lease")) == 2)
         assert server.asked("lease")[1].content["cursors"] == {"p": [7, 3], "q": [8, 5]}
@@ -311,5 +311,5 @@ async def test_starter_is_heard_often_enough(short_tmp: Path, monkeypatch: pytes
     monkeypatch.setattr(cursors, "STARTER_GONE", ms(90))
     server = FakeServer(short_tmp)
     async with connected(server) as connection:
-        connection.be_starter()
+        connection.cursors.hurry()
         await server.until(lambda: len(server.asked("lease")) >= 4)
