@@ -24,21 +24,22 @@ CLEANUP_TIME = settings.CALL_TIMEOUT + 5.0
 class _Call(Generic[T]):
     """One coroutine on its way to the loop and its outcome on the way back."""
 
-    __slots__ = ("_coroutine", "_finished", "_task", "_value", "cancelled", "error")
+    __slots__ = ("_coroutine", "_finished", "_has_begun", "_task", "_value", "cancelled", "error")
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
         self._finished = threading.Lock()  # a bare lock is the cheapest thing a thread can wait for
         self._finished.acquire()
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None]
+        self._has_begun = False
         self._value: T
         self.error: BaseException | None = None
         self.cancelled = False
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
-        """Start the coroutine; on the loop's thread."""
-        self._task = loop.create_task(self._run())
-        return self._task
+    def begin(self, loop: asyncio.AbstractEventLoop, under_way: set[asyncio.Task[Any]]) -> None:
+        """Start the coroutine, as a task that stands in `under_way` to its end; on the loop's thread."""
+        self._task = loop.create_task(self._run(under_way))
+        under_way.add(self._task)
 
     def refuse(self, error: BaseException) -> None:
         """End with an error without running; on any thread."""
@@ -49,7 +50,7 @@ class _Call(Generic[T]):
     def cancel(self) -> None:
         """Cancel the work, also if it has not begun; on the loop's thread."""
         self.cancelled = True
-        if self._task is not None:
+        if self._has_begun:  # a task that is cancelled before would end without a word to the waiter
             self._task.cancel()
 
     def wait(self, timeout: float = -1) -> None:
@@ -68,12 +69,17 @@ class _Call(Generic[T]):
         finally:
             self.error = None  # its traceback holds this frame
 
-    async def _run(self) -> None:
+    async def _run(self, under_way: set[asyncio.Task[Any]]) -> None:
+        self._has_begun = True
         try:
+            if self.cancelled:
+                self._coroutine.close()
+                raise asyncio.CancelledError
             self._value = await self._coroutine
         except BaseException as error:
             self.error = error
         finally:
+            under_way.discard(self._task)  # a callback of the task's would cost another turn of the loop
             self._finished.release()
 
 
@@ -180,7 +186,7 @@ class LoopThread:
         if self._closed or call.cancelled:
             call.refuse(asyncio.CancelledError())
         else:
-            self.keep(call.begin(self._loop))
+            call.begin(self._loop, self._tasks)
 
     def _main(self, started: threading.Event) -> None:
         with asyncio.Runner() as runner:

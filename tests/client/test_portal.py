@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import execzmq
+from execzmq.client import portal as portals
 from execzmq.client.portal import LoopThread
 from execzmq.errors import ClientClosed
 from tests.support import child, ms
@@ -67,6 +68,29 @@ def test_interrupt_cancels_the_work_and_waits_for_its_cleanup(portal: LoopThread
         portal.call(work())
     assert steps == ["cancelled", "clean"]
     assert portal.call(answer()) == 42
+
+
+def test_interrupt_before_the_work_has_begun(portal: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the loop is busy waits no longer than the loop is: the work is never begun."""
+    begun, go_on, ended = [], threading.Event(), []
+    wait = portals._Call.wait
+
+    async def work() -> None:
+        begun.append(True)
+
+    def interrupted(call: portals._Call[None], timeout: float = -1) -> None:
+        if timeout < 0:
+            raise KeyboardInterrupt
+        go_on.set()  # the loop meets the call and its cancelling in one turn
+        wait(call, timeout)
+        ended.append(call.error)
+
+    monkeypatch.setattr(portals._Call, "wait", interrupted)
+    portal.post(go_on.wait)
+    with pytest.raises(KeyboardInterrupt):
+        portal.call(work())
+    assert not begun
+    assert isinstance(ended[0], asyncio.CancelledError)
 
 
 def test_second_interrupt_ends_the_wait_for_cleanup(portal: LoopThread) -> None:
@@ -185,6 +209,7 @@ def test_interpreter_exits_with_a_call_under_way() -> None:
     """A call that never ends in a daemon thread does not hold up the exit of the interpreter."""
     code = """
 import asyncio, threading
+from execzmq.client import portal as portals
 from execzmq.client.portal import LoopThread
 portal, begun = LoopThread("loop"), threading.Event()
 async def work():
