@@ -30,7 +30,6 @@ from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
 from execzmq.types.results import ExitResult
 
-STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
 NET = 5.0
 """Seconds after the server's time limit at which the client stops believing that the server keeps it."""
 
@@ -212,8 +211,7 @@ def _note(event: Event) -> None:
 
 
 def _completed(plan: Plan, sinks: dict[Stream, Sink], result: ExitResult) -> CompletedProcess:
-    captured = {stream: sink for stream, sink in sinks.items() if isinstance(sink, Capture)}
-    output = {stream: sink.value() for stream, sink in captured.items()}
+    output, omitted = _captured(sinks)
     if plan.stderr == STDOUT:
         output.pop("stderr", None)
     if result.cause == "timed_out" and plan.timeout is not None:
@@ -222,12 +220,26 @@ def _completed(plan: Plan, sinks: dict[Stream, Sink], result: ExitResult) -> Com
         raise StatusUnknown(
             f"the command is over, but how it ended is not known: {result}", cause=result.cause
         )
-    decode = plan.text.decode if plan.text else bytes
-    stdout, stderr = (decode(output[name]) if name in output else None for name in STREAMS)
+    stdout, stderr = _text(plan, output.get("stdout")), _text(plan, output.get("stderr"))
     if plan.check and result.returncode:
         raise subprocess.CalledProcessError(result.returncode, plan.args, stdout, stderr)
-    omitted = {stream: sink.omitted for stream, sink in captured.items() if sink.omitted}
     return CompletedProcess(plan.args, result, stdout, stderr, omitted)
+
+
+def _captured(sinks: dict[Stream, Sink]) -> tuple[dict[Stream, bytes], dict[Stream, int]]:
+    """Return what was kept of each captured stream, and how many bytes were left out where some were."""
+    output: dict[Stream, bytes] = {}
+    omitted: dict[Stream, int] = {}
+    for stream, sink in sinks.items():
+        if isinstance(sink, Capture):
+            output[stream] = sink.value()
+            if left_out := sink.omitted:
+                omitted[stream] = left_out
+    return output, omitted
+
+
+def _text(plan: Plan, output: bytes | None) -> Any:
+    return output if plan.text is None or output is None else plan.text.decode(output)
 
 
 async def close_iterator(iterator: AsyncIterator[Event]) -> None:

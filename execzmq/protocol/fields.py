@@ -223,8 +223,9 @@ class MapOf:
     def read(self, value: object, where: str) -> Any:
         if not isinstance(value, dict):
             raise wrong(where, "a map", value)
-        keys = _read_all(self._key, value, where)
-        return dict(zip(keys, _read_all(self._value, value.values(), where), strict=True))
+        given = value.values()
+        keys, items = _read_all(self._key, value, where), _read_all(self._value, given, where)
+        return value if keys is value and items is given else dict(zip(keys, items, strict=True))
 
 
 def _write_all(form: Form, values: Collection[Any]) -> Collection[Any]:
@@ -232,9 +233,12 @@ def _write_all(form: Form, values: Collection[Any]) -> Collection[Any]:
 
 
 def _read_all(form: Form, values: Collection[object], where: str) -> Collection[Any]:
-    if {*map(type, values)} <= form.plain_types:
-        return values
-    return [form.read(value, where) for value in values]
+    """Return the values as they are where their types are all that is to be looked at."""
+    plain_types = form.plain_types
+    for value in values:
+        if type(value) not in plain_types:
+            return [form.read(value, where) for value in values]
+    return values
 
 
 class Record(Generic[T]):
