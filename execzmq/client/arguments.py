@@ -115,11 +115,11 @@ def this_process() -> Caller:
     try:
         cwd = os.getcwdb()
     except FileNotFoundError:
-        return Caller(None, _variables())
-    return Caller(cwd, _variables())
+        return Caller(None, _own_variables())
+    return Caller(cwd, _own_variables())
 
 
-def _variables() -> dict[bytes, bytes]:
+def _own_variables() -> dict[bytes, bytes]:
     """Copy the variables in one step, in which no other thread can change them.
 
     The mapping's own iteration asks for one after the other: it fails where one goes meanwhile, and makes up

@@ -8,6 +8,7 @@ must not know the log or the wire.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
