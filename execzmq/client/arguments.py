@@ -69,6 +69,20 @@ class CommonOptions(TypedDict, total=False):
     umask: int | None
 
 
+COMMON_DEFAULTS: CommonOptions = {
+    "cwd": None,
+    "env": None,
+    "env_policy": None,
+    "process_id": None,
+    "name": None,
+    "sandbox": None,
+    "workspace_roots": (),
+    "limits": None,
+    "log_budget": None,
+    "umask": None,
+}
+
+
 class StartOptions(CommonOptions, total=False):
     """Keywords of `start`, besides the common ones.
 
@@ -100,6 +114,23 @@ class StartOptions(CommonOptions, total=False):
     lifetime: Lifetime
     backpressure: Backpressure
     drain_limit: float | None
+
+
+START_DEFAULTS: StartOptions = {
+    **COMMON_DEFAULTS,
+    "shell": None,
+    "arg0": None,
+    "stdin": None,
+    "stderr": None,
+    "tty": False,
+    "size": None,
+    "tty_echo": True,
+    "timeout": None,
+    "timeout_grace": 5.0,
+    "lifetime": "server",
+    "backpressure": "spill",
+    "drain_limit": None,
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -143,11 +174,12 @@ def start_params(args: Command, options: StartOptions, caller: Caller | None) ->
         TypeError: an unknown keyword, or a value of a wrong type.
         InvalidRequest: a value out of range, a NUL byte, a name outside its alphabet.
     """
-    refuse_unknown("start", options, StartOptions)
-    argv = argv_of(args, options.get("shell"))
-    tty, stdin = bool(options.get("tty", False)), options.get("stdin")
-    arg0 = options.get("arg0")
-    merge = options.get("stderr")
+    refuse_unknown("start", options, START_DEFAULTS)
+    options = {**START_DEFAULTS, **options}
+    argv = argv_of(args, options["shell"])
+    tty, stdin = bool(options["tty"]), options["stdin"]
+    arg0 = options["arg0"]
+    merge = options["stderr"]
     if merge not in (None, STDOUT):
         raise InvalidRequest("start() knows stderr=STDOUT only; read the streams from the process")
     return ExecParams(
@@ -156,36 +188,39 @@ def start_params(args: Command, options: StartOptions, caller: Caller | None) ->
         stdin=_stdin_kind(stdin, tty),
         stdin_data=stdin if isinstance(stdin, bytes) else b"",
         tty=tty,
-        tty_size=_size(options.get("size")),
-        tty_echo=bool(options.get("tty_echo", True)),
+        tty_size=_size(options["size"]),
+        tty_echo=bool(options["tty_echo"]),
         merge_stderr=merge == STDOUT,
-        timeout=seconds(options.get("timeout"), "timeout", LEAST_TIMEOUT),
-        timeout_grace=seconds(options.get("timeout_grace", 5.0), "timeout_grace") or 0.0,
-        lifetime=_one_of(options.get("lifetime", "server"), "lifetime", ("server", "client")),
-        backpressure=_one_of(options.get("backpressure", "spill"), "backpressure", ("spill", "pause")),
-        drain_limit=seconds(options.get("drain_limit"), "drain_limit"),
+        timeout=seconds(options["timeout"], "timeout", LEAST_TIMEOUT),
+        timeout_grace=seconds(options["timeout_grace"], "timeout_grace") or 0.0,
+        lifetime=_one_of(options["lifetime"], "lifetime", ("server", "client")),
+        backpressure=_one_of(options["backpressure"], "backpressure", ("spill", "pause")),
+        drain_limit=seconds(options["drain_limit"], "drain_limit"),
         **common_fields(options, caller),
     )
 
 
-def refuse_unknown(function: str, options: Mapping[str, object], known: type) -> None:
+def refuse_unknown(function: str, options: Mapping[str, object], known: Mapping[str, object]) -> None:
     """Raise the TypeError of a call with a keyword that the function does not have."""
-    for name in options.keys() - known.__annotations__.keys():
-        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def common_fields(options: Mapping[str, Any], caller: Caller | None) -> dict[str, Any]:
-    """Return the fields of `ExecParams` that `CommonOptions` decides."""
-    env, sandbox, umask = options.get("env"), options.get("sandbox"), options.get("umask")
+    """Return the fields of `ExecParams` that `CommonOptions` decides; all of them must be there."""
+    sandbox = options["sandbox"]
+    umask = options["umask"]
     return {
-        "cwd": _cwd(options.get("cwd"), caller),
-        "env": _env(env, caller),
-        "env_policy": _policy(options.get("env_policy")) or _default_policy(sandbox, env, caller),
-        "process_id": _identifier(options.get("process_id"), "process_id"),
-        "name": _identifier(options.get("name"), "name"),
-        "sandbox": _sandbox(sandbox, options.get("workspace_roots", ())),
-        "limits": _instance(options.get("limits"), "limits", Limits),
-        "log_budget": options.get("log_budget"),
+        "cwd": _cwd(options["cwd"], caller),
+        "env": _env(options["env"], caller),
+        "env_policy": _policy(options["env_policy"])
+        or _default_policy(sandbox, options["env"], caller),
+        "process_id": _identifier(options["process_id"], "process_id"),
+        "name": _identifier(options["name"], "name"),
+        "sandbox": _sandbox(sandbox, options["workspace_roots"]),
+        "limits": _instance(options["limits"], "limits", Limits),
+        "log_budget": options["log_budget"],
         "umask": None if umask == -1 else umask,
     }
 
@@ -321,6 +356,8 @@ def _default_policy(sandbox: str | None, env: Env | None, caller: Caller | None)
 
 
 def _sandbox(profile: str | None, roots: Iterable[Word]) -> SandboxIntent | None:
+    if profile is None and roots == ():
+        return None
     if isinstance(roots, str | bytes | os.PathLike):
         raise TypeError("workspace_roots must be a list of paths, not one path")
     encoded = tuple(_word(root, "workspace_roots") for root in roots)

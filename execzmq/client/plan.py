@@ -14,6 +14,7 @@ from typing import Any
 
 from execzmq import settings
 from execzmq.client.arguments import (
+    COMMON_DEFAULTS,
     DEVNULL,
     INHERIT,
     LEAST_TIMEOUT,
@@ -64,6 +65,33 @@ class SubprocessOptions(CommonOptions, total=False):
     extra_groups: Any
 
 
+SUBPROCESS_DEFAULTS: SubprocessOptions = {
+    **COMMON_DEFAULTS,
+    "bufsize": None,
+    "executable": None,
+    "stdin": None,
+    "stdout": None,
+    "stderr": None,
+    "shell": None,
+    "text": None,
+    "universal_newlines": None,
+    "encoding": None,
+    "errors": None,
+    "pipesize": -1,
+    "close_fds": True,
+    "restore_signals": True,
+    "start_new_session": True,
+    "process_group": None,
+    "preexec_fn": None,
+    "pass_fds": (),
+    "startupinfo": None,
+    "creationflags": 0,
+    "user": None,
+    "group": None,
+    "extra_groups": None,
+}
+
+
 class RunOptions(SubprocessOptions, total=False):
     """Keywords of `run`: those of `subprocess.run` and of `start`, and two of its own.
 
@@ -83,6 +111,17 @@ class RunOptions(SubprocessOptions, total=False):
     check: bool
     drain: float | None
     max_output: int | None
+
+
+RUN_DEFAULTS: RunOptions = {
+    **SUBPROCESS_DEFAULTS,
+    "input": None,
+    "capture_output": None,
+    "timeout": None,
+    "check": False,
+    "drain": 1.0,
+    "max_output": None,
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -133,16 +172,17 @@ def run_plan(args: Command, options: RunOptions, caller: Caller | None) -> Plan:
         TypeError: an unknown keyword or a value of a wrong type.
         ValueError: a keyword that cannot cross, or ones that exclude each other.
     """
-    refuse_unknown("run", options, RunOptions)
+    refuse_unknown("run", options, RUN_DEFAULTS)
     _refuse_local_only(options)
+    options = {**RUN_DEFAULTS, **options}
     stdout, stderr = _captured(options)
     text = text_mode(options)
     data = _input(options, text)
-    stdin = options.get("stdin")
+    stdin = options["stdin"]
     if stdin in (PIPE, DEVNULL):
         stdin = None
     large = data is not None and len(data) > settings.WRITE_PIECE
-    timeout = seconds(options.get("timeout"), "timeout", LEAST_TIMEOUT)
+    timeout = seconds(options["timeout"], "timeout", LEAST_TIMEOUT)
     params = _params(
         args,
         options,
@@ -151,7 +191,7 @@ def run_plan(args: Command, options: RunOptions, caller: Caller | None) -> Plan:
         stdin_data=b"" if large or data is None else bytes(data),
         timeout=timeout,
         timeout_grace=0.0,
-        drain_limit=seconds(options.get("drain", 1.0), "drain"),
+        drain_limit=seconds(options["drain"], "drain"),
     )
     return Plan(
         args=args,
@@ -161,9 +201,9 @@ def run_plan(args: Command, options: RunOptions, caller: Caller | None) -> Plan:
         stderr=stderr,
         text=text,
         stdin_data=data if large else None,
-        timeout=options.get("timeout"),
-        check=bool(options.get("check", False)),
-        max_output=_max_output(options.get("max_output")),
+        timeout=options["timeout"],
+        check=bool(options["check"]),
+        max_output=_max_output(options["max_output"]),
     )
 
 
@@ -172,16 +212,17 @@ def popen_plan(args: Command, options: SubprocessOptions, caller: Caller | None)
 
     Other than for `run`, a str is a program's name unless `shell` is given: moved code counts on it.
     """
-    refuse_unknown("Popen", options, SubprocessOptions)
+    refuse_unknown("Popen", options, SUBPROCESS_DEFAULTS)
     _refuse_local_only(options)
-    stdin = options.get("stdin")
+    options = {**SUBPROCESS_DEFAULTS, **options}
+    stdin = options["stdin"]
     stdin = None if stdin == DEVNULL else stdin
     if stdin == STDOUT:
         raise ValueError("STDOUT can only be used for stderr")
-    named: SubprocessOptions = {**options, "shell": options.get("shell") or False}
-    params = _params(args, named, caller, stdin="null" if stdin is None else "pipe")
-    stdout = _or_inherit(options.get("stdout"))
-    stderr = _or_inherit(options.get("stderr"))
+    options["shell"] = options["shell"] or False
+    params = _params(args, options, caller, stdin="null" if stdin is None else "pipe")
+    stdout = _or_inherit(options["stdout"])
+    stderr = _or_inherit(options["stderr"])
     if stdout == STDOUT:
         raise ValueError("STDOUT can only be used for stderr")
     return Plan(args=args, params=params, stdin=stdin, stdout=stdout, stderr=stderr, text=text_mode(options))
@@ -194,10 +235,10 @@ def text_mode(options: Mapping[str, Any]) -> TextMode | None:
         subprocess.SubprocessError: `text` and `universal_newlines` contradict each other.
         LookupError: there is no such encoding or error handler.
     """
-    text, newlines = options.get("text"), options.get("universal_newlines")
+    text, newlines = options["text"], options["universal_newlines"]
     if text is not None and newlines is not None and bool(text) != bool(newlines):
         raise subprocess.SubprocessError("text and universal_newlines differ; pass one of them")
-    encoding, errors = options.get("encoding"), options.get("errors")
+    encoding, errors = options["encoding"], options["errors"]
     if text or newlines or encoding or errors:
         codecs.lookup(encoding or "utf-8")
         codecs.lookup_error(errors or "strict")
@@ -210,7 +251,7 @@ def _params(args: Command, options: SubprocessOptions, caller: Caller | None, **
     return ExecParams(
         argv=argv,
         arg0=arg0,
-        merge_stderr=options.get("stderr") == STDOUT,
+        merge_stderr=options["stderr"] == STDOUT,
         backpressure="pause",
         **fields,
         **common_fields(options, caller),
@@ -218,7 +259,7 @@ def _params(args: Command, options: SubprocessOptions, caller: Caller | None, **
 
 
 def _with_executable(args: Command, options: SubprocessOptions) -> tuple[tuple[bytes, ...], bytes | None]:
-    shell, executable = options.get("shell"), options.get("executable")
+    shell, executable = options["shell"], options["executable"]
     if executable is None:
         return argv_of(args, shell), None
     argv = argv_of(args, shell)
@@ -231,8 +272,8 @@ def _with_executable(args: Command, options: SubprocessOptions) -> tuple[tuple[b
 
 
 def _captured(options: RunOptions) -> tuple[File, File]:
-    stdout, stderr = options.get("stdout"), options.get("stderr")
-    capture = options.get("capture_output")
+    stdout, stderr = options["stdout"], options["stderr"]
+    capture = options["capture_output"]
     if capture and (stdout is not None or stderr is not None):
         raise ValueError("stdout and stderr arguments may not be used with capture_output.")
     if stdout == STDOUT:
@@ -246,10 +287,10 @@ def _or_inherit(target: File) -> File:
 
 
 def _input(options: RunOptions, text: TextMode | None) -> memoryview | None:
-    given = options.get("input")
+    given = options["input"]
     if given is None:
         return None
-    if options.get("stdin") is not None:
+    if options["stdin"] is not None:
         raise ValueError("stdin and input arguments may not both be used.")
     if isinstance(given, str):
         if text is None:
@@ -284,6 +325,6 @@ _LOCAL_ONLY: dict[str, tuple[Any, ...]] = {
 
 
 def _refuse_local_only(options: Mapping[str, Any]) -> None:
-    for name, harmless in _LOCAL_ONLY.items():
-        if name in options and options[name] not in harmless:
+    for name in options:
+        if name in _LOCAL_ONLY and options[name] not in _LOCAL_ONLY[name]:
             raise ValueError(f"{name} cannot cross to the server that starts the command")

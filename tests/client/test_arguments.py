@@ -2,10 +2,19 @@
 
 import os
 import threading
+from collections.abc import Mapping
 
 import pytest
 
-from execzmq.client.arguments import this_process
+from execzmq.client.arguments import START_DEFAULTS, StartOptions, start_params, this_process
+from execzmq.client.plan import (
+    RUN_DEFAULTS,
+    SUBPROCESS_DEFAULTS,
+    RunOptions,
+    SubprocessOptions,
+    popen_plan,
+    run_plan,
+)
 
 
 def test_variables_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,3 +57,19 @@ def test_variables_while_another_thread_changes_them() -> None:
     finally:
         stop.set()
         thread.join()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "defaults"),
+    [(StartOptions, START_DEFAULTS), (RunOptions, RUN_DEFAULTS), (SubprocessOptions, SUBPROCESS_DEFAULTS)],
+)
+def test_each_keyword_has_a_default(keywords: type, defaults: Mapping[str, object]) -> None:
+    """A keyword that has none would be refused as unknown."""
+    assert defaults.keys() == keywords.__annotations__.keys()
+
+
+def test_defaults_ask_for_what_always_holds() -> None:
+    """No default is a keyword that cannot cross."""
+    assert run_plan(["true"], RUN_DEFAULTS, None) == run_plan(["true"], {}, None)
+    assert popen_plan(["true"], SUBPROCESS_DEFAULTS, None) == popen_plan(["true"], {}, None)
+    assert start_params(["true"], START_DEFAULTS, None) == start_params(["true"], {}, None)
