@@ -30,6 +30,8 @@ from execzmq.types.results import ProcessInfo, ReadResponse, ServerInfo, Termina
 OPEN_TIMEOUT = 5.0
 """Seconds in which a server that listens must answer a new client."""
 
+_LOG_BUDGET = Settings().log_budget
+"""Bytes that a server keeps of a process where nothing else is asked for."""
 _AT_ONCE = REPLIES_PER_SESSION // 3
 """Starts, and ends, that are under way; more wait here, as the server refuses what passes its bound."""
 
@@ -320,5 +322,5 @@ def _is_local(info: ConnectionInfo, host: str) -> bool:
 
 
 def _tell_every(params: ExecParams) -> int | None:
-    budget = params.log_budget or Settings().log_budget
+    budget = params.log_budget or _LOG_BUDGET
     return budget // 4 if params.backpressure == "pause" else None

@@ -196,18 +196,17 @@ async def _copy_until_closed(process: ExecProcess, sinks: dict[Stream, Sink]) ->
                 for sink in sinks.values():
                     await sink.finish()
                 return event.result
-            else:
+            elif isinstance(event, (Failed, Gap)):
                 _note(event)
     finally:
         await close_iterator(events)
     raise StatusUnknown("the events of the process ended before its streams did")
 
 
-def _note(event: Event) -> None:
+def _note(event: Failed | Gap) -> None:
     if isinstance(event, Failed):
         raise from_wire(event.error)
-    if isinstance(event, Gap):
-        warnings.warn(f"{event.bytes} bytes of the command's output are lost", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"{event.bytes} bytes of the command's output are lost", RuntimeWarning, stacklevel=2)
 
 
 def _completed(plan: Plan, sinks: dict[Stream, Sink], result: ExitResult) -> CompletedProcess:

@@ -181,7 +181,7 @@ class ListOf:
         return list(_write_all(self._form, value))
 
     def read(self, value: object, where: str) -> Any:
-        if not isinstance(value, list):
+        if type(value) is not list:
             raise wrong(where, "a list", value)
         return tuple(_read_all(self._form, value, where))
 
@@ -201,7 +201,7 @@ class PairOf:
         return [self._first.write(value[0]), self._second.write(value[1])]
 
     def read(self, value: object, where: str) -> Any:
-        if not isinstance(value, list) or len(value) != 2:
+        if type(value) is not list or len(value) != 2:
             raise wrong(where, "a list of two", value)
         return self._first.read(value[0], where), self._second.read(value[1], where)
 
@@ -221,7 +221,7 @@ class MapOf:
         return dict(zip(_write_all(self._key, value), _write_all(self._value, value.values()), strict=True))
 
     def read(self, value: object, where: str) -> Any:
-        if not isinstance(value, dict):
+        if type(value) is not dict:
             raise wrong(where, "a map", value)
         given = value.values()
         keys, items = _read_all(self._key, value, where), _read_all(self._value, given, where)
@@ -270,22 +270,24 @@ class Record(Generic[T]):
         return written
 
     def read(self, value: object, where: str) -> T:
-        if not isinstance(value, dict):
+        if type(value) is not dict:
             raise wrong(where, "a map", value)
-        return self._cls(**self._arguments(value, where))
+        try:
+            return self._cls(**self._arguments(value))
+        except RemoteProtocolError as error:
+            # Only an error needs the way to its place, which each record on it adds to.
+            raise RemoteProtocolError(f"{where}.{error.message}") from None
 
-    def _arguments(self, value: dict[str, Any], where: str) -> dict[str, Any]:
+    def _arguments(self, value: dict[str, Any]) -> dict[str, Any]:
         arguments = {}
         for name, form in self._forms.items():
             if name in value:
                 item = value[name]
-                if type(item) not in form.plain_types:
-                    item = _read_within(form, item, where, name)
-                arguments[name] = item
+                arguments[name] = item if type(item) in form.plain_types else form.read(item, name)
             elif form.optional:
                 arguments[name] = None
             elif name not in self._defaulted:
-                raise RemoteProtocolError(f"{where}.{name} is missing")
+                raise RemoteProtocolError(f"{name} is missing")
         return arguments
 
 
@@ -293,14 +295,6 @@ def _values_of(*names: str) -> Callable[[object], tuple[Any, ...]]:
     """Return what takes these attributes of an object at once."""
     getter: Callable[[object], Any] = attrgetter(*names)
     return getter if len(names) > 1 else lambda value: (getter(value),)
-
-
-def _read_within(form: Form, value: object, where: str, name: str) -> Any:
-    """Read a field; the name of its place is put together only where an error tells it."""
-    try:
-        return form.read(value, name)
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(f"{where}.{error.message}") from None
 
 
 class Fields:
