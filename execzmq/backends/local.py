@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import shutil
 import socket
@@ -19,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from execzmq.backends.closing import end_all, start_or_give_up
 from execzmq.backends.keeping import Keeping
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.listening import Listener, Nobody
@@ -45,13 +45,7 @@ from execzmq.settings import VERSION, Settings
 from execzmq.types.params import ExecParams
 from execzmq.types.results import ProcessInfo, ServerInfo
 
-log = logging.getLogger("execzmq.backends")
-
 _JOURNAL_SLACK = 20_000
-_LAST_STARTS = 5.0
-"""Seconds in which the keeper must answer what it was asked to start before everything was to end."""
-_LAST_EVENTS = 1.0
-"""Seconds in which the streams of ended commands must end when the backend is closed."""
 
 
 class LocalBackend:
@@ -185,22 +179,14 @@ class LocalBackend:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     async def end_all(self, asked_by: str, grace: float | None = None) -> None:
-        """End all that is left of every process, all at once; return when it has ended, or cannot."""
+        """End all that is left of every process, all at once; return when it has ended, or cannot in time."""
         grace = self.settings.shutdown_grace if grace is None else grace
-        await asyncio.gather(*(self._end(process, asked_by, grace) for process in self._held()))
-        deadline = asyncio.get_running_loop().time() + _LAST_EVENTS
-        for process in self._held():
-            while process in self._held() and asyncio.get_running_loop().time() < deadline:
-                await process.wait_change(_LAST_EVENTS / 20)
+        ends = [self._end(process, asked_by, grace) for process in self._held()]
+        await end_all(ends, grace, self._held)
 
     async def _end(self, process: ManagedProcess, asked_by: str, grace: float) -> None:
         """End a process; a start that the keeper does not answer is given up."""
-        try:
-            async with asyncio.timeout(_LAST_STARTS):
-                await self.wait_started(process)
-        except TimeoutError:
-            log.warning("the keeper does not answer; the start of %s is given up", process.process_id)
-            self.keeper.give_up(process.spec.key)
+        await start_or_give_up(self.wait_started(process), partial(self.keeper.give_up, process.spec.key))
         await LocalProcess(self, process, asked_by).end("terminated", asked_by, grace)
 
     def _held(self) -> list[ManagedProcess]:

@@ -93,8 +93,9 @@ def _umask() -> int:
 async def _run(
     on: str | None, interactive: bool, tty: bool, detach_keys: bytes, asked: dict[str, Any]
 ) -> int:
-    from execzmq.cli.foreground import DRAIN
+    from execzmq.cli.foreground import DRAIN, end_tree
     from execzmq.cli.relay import Relay
+    from execzmq.client.limit import within
 
     if not interactive and is_waiting():
         say.line("the command reads nothing from stdin; add -i to pass it on")
@@ -105,7 +106,9 @@ async def _run(
                 params = params_of(backend, asked, **more, **_terminal(tty))
                 process = await _started(backend, params)
                 relay.begin(process)
-                result = await _stand_for(process, interactive, tty, detach_keys)
+                limit = None if params.timeout is None else params.timeout + params.timeout_grace + DRAIN
+                work = _stand_for(process, interactive, tty, detach_keys)
+                result = await within(limit, work, lambda: end_tree(process))
         except asyncio.CancelledError as error:
             return relay.status(error)
     return say.detached(process.process_id) if result is None else say.end(process.process_id, result)

@@ -14,6 +14,7 @@ from typing import Any
 
 from execzmq import settings
 from execzmq.client.arguments import STDOUT
+from execzmq.client.limit import within
 from execzmq.client.plan import Plan
 from execzmq.client.redirect import open_outputs, open_source
 from execzmq.client.sinks import Capture, Sink
@@ -30,8 +31,6 @@ from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
 from execzmq.types.results import ExitResult
 
-NET = 5.0
-"""Seconds after the server's time limit at which the client stops believing that the server keeps it."""
 
 _NOTHING = memoryview(b"")
 _cleanups: set[asyncio.Task[Any]] = set()
@@ -145,17 +144,10 @@ async def _finish(work: Coroutine[Any, Any, None]) -> None:
 async def _carry_out(
     process: ExecProcess, plan: Plan, sinks: dict[Stream, Sink], source: Source | None
 ) -> ExitResult:
-    limit = plan.params.timeout
+    limit, copying = plan.params.timeout, _copy_and_feed(process, plan, sinks, source)
     if limit is None:
-        return await _copy_and_feed(process, plan, sinks, source)
-    try:
-        async with asyncio.timeout(limit + (plan.params.drain_limit or 0.0) + NET) as scope:
-            return await _copy_and_feed(process, plan, sinks, source)
-    except TimeoutError:
-        if not scope.expired():
-            raise
-    await end_tree(process)
-    return ExitResult(cause="timed_out")
+        return await copying
+    return await within(limit + (plan.params.drain_limit or 0.0), copying, lambda: end_tree(process))
 
 
 async def _copy_and_feed(

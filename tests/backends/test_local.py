@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from execzmq.backends import keeping, local
+from execzmq.backends import closing, keeping
 from execzmq.backends.local import LocalBackend
 from execzmq.backends.local_process import LocalProcess
 from execzmq.errors import (
@@ -66,7 +66,7 @@ async def test_starts_under_way_when_it_closes() -> None:
 
 async def test_a_keeper_that_is_stopped_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its start under way is given up and answered, and the keeper is killed: it would not end by itself."""
-    monkeypatch.setattr(local, "_LAST_STARTS", 0.05)
+    monkeypatch.setattr(closing, "LAST_STARTS", 0.05)
     monkeypatch.setattr(keeping, "_QUIT_SECONDS", 0.05)
     backend = await LocalBackend.open_private()
     keeper = backend.keeper.pid

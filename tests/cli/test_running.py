@@ -1,15 +1,19 @@
 """`run` and `start`: bytes, exit statuses, signals, stdin, and what is said besides."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.shell import EXECZMQ, environ, execzmq, read_until, running
+from tests.disk import fill_disk
+from tests.factories import open_server
 from tests.support import child, deadline
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("servers")]
@@ -107,6 +111,24 @@ def test_lines_are_passed_on_as_they_come() -> None:
             assert read_until(process.stdout.fileno(), b"\n") == line
         process.stdin.close()
         assert process.wait(deadline(20).left()) == 0
+
+
+async def test_time_limit_on_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that has no room to tell of the end holds nobody up beyond the time limit."""
+    code = "from execzmq.client import limit; limit.NET = 0.2; from execzmq.cli.main import main; main()"
+    command = ("run", "--on", "t", "--id", "p", "--timeout", "1.5", "--", "sh", "-c", "echo up; sleep 1000")
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # an end that cannot be recorded
+    async with open_server() as server:
+        run = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, *command, env=environ(), stdout=subprocess.PIPE
+        )
+        assert run.stdout is not None
+        assert await run.stdout.readline() == b"up\n"
+        with monkeypatch.context() as patch:
+            fill_disk(patch)
+            assert await asyncio.wait_for(run.wait(), deadline(20).left()) == 124
+            server.stop()
 
 
 def test_interrupts_climb_the_ladder() -> None:

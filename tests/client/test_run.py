@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from execzmq.client import run as runs
+from execzmq.client import limit
 from execzmq.client.aio import AsyncClient
 from execzmq.client.arguments import DEVNULL, INHERIT, PIPE, STDOUT
 from execzmq.client.sync import Client
@@ -338,7 +338,7 @@ async def test_server_lost_on_the_way_c59() -> None:
 
 async def test_server_that_does_not_keep_the_time_limit_c59(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing comes at the time limit the client ends the wait by itself."""
-    monkeypatch.setattr(runs, "NET", ms(10))
+    monkeypatch.setattr(limit, "NET", ms(10))
     backend = FakeBackend([Started(1, 1), Output(2, "stdout", 0, b"part"), asyncio.Event()])
     with pytest.raises(subprocess.TimeoutExpired) as caught:
         await AsyncClient(backend).run("sleep 60", timeout=ms(10), drain=0.0)

@@ -1,6 +1,7 @@
 """A whole server: taking a name, ending, being killed, being taken over."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -54,6 +55,20 @@ async def test_its_end_leaves_nothing(state_home: Path) -> None:
     assert not list(folder.glob("s-*"))
     assert not (connection.state_folder("t") / "connection.json").exists()
     assert not connection.runtime_file("t").exists()
+
+
+async def test_it_ends_where_nothing_can_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk that is read-only or over its quota: the connection file stays and does no harm."""
+    with monkeypatch.context() as patch:
+        async with open_server() as server:
+            patch.setattr(connection, "remove_connection_file", _refuse)
+    assert connection.load(connection.state_folder("t") / "connection.json") == server.info
+    async with open_server() as next_one:
+        assert next_one.info.epoch != server.info.epoch
+
+
+def _refuse(path: Path, *, pid: int, epoch: str) -> bool:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 async def test_files_of_another_life_stay(state_home: Path) -> None:
