@@ -23,7 +23,7 @@ from execzmq.backends.keeping import Keeping
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
-from execzmq.backends.records import end_record, journal_records, note_start
+from execzmq.backends.records import end_record, forget_record, journal_records, note_start
 from execzmq.backends.restore import restore
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, InvalidState, to_wire
@@ -326,9 +326,7 @@ class LocalBackend:
         else:
             process.release()
         process.log.remove()
-        self.journal.note(
-            {"kind": "forget", "process_id": process.process_id, "instance": process.spec.instance}
-        )
+        self.journal.note(forget_record(process.spec))
 
     def _exited(self, key: str, status: int, rusage: dict[str, float]) -> None:
         process = self.table.get(key.partition(".")[0])

@@ -19,6 +19,11 @@ def start_record(spec: ProcessSpec) -> dict[str, object]:
     return {"kind": "start", "boot": boot_id(), **spec_to_record(spec)}
 
 
+def forget_record(spec: ProcessSpec) -> dict[str, object]:
+    """Return the journal's record of a forget, after which the id is free."""
+    return {"kind": "forget", "process_id": spec.process_id, "instance": spec.instance}
+
+
 def note_start(journal: Journal, spec: ProcessSpec) -> None:
     """Write a start into the journal, without which the next server would not know the command.
 

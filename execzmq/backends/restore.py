@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from execzmq.backends.records import start_record
+from execzmq.backends.records import forget_record, start_record
 from execzmq.backends.wiring import connect_streams
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from
 from execzmq.process import payloads
-from execzmq.process.index import Kind
+from execzmq.process.index import LAST_KINDS, Kind
 from execzmq.process.journal import without_forgotten
 from execzmq.process.lifecycle import Life
 from execzmq.process.log import OutputLog
@@ -49,6 +49,9 @@ def restore(
             starts[spec.key], boots[spec.key] = spec, record.get("boot", "")
         else:
             ends[key_of(record["process_id"], record["instance"])] = record
+    for spec in _forgotten(backend, starts, ends):
+        del starts[spec.key]
+        _forget(backend, spec)
     for key, spec in starts.items():
         went_down = key not in ends and boots[key] != boot_id()
         _restore_one(backend, spec, ends.get(key), left.get(key), went_down)
@@ -66,6 +69,8 @@ def _restore_one(
 ) -> None:
     """Restore one process; `went_down` tells that the machine did, before its end was written."""
     output = _log_of(backend, spec, end, spawned)
+    if backend.journal.damaged and end is None and spawned is None and output.last_kind not in LAST_KINDS:
+        went_down = True  # its end may have been told, and have stood where the journal is damaged
     if (output.damaged and not (end and spec.log_instance)) or went_down:
         # What was told may differ from what is there: no cursor of before may fit.
         spec = replace(spec, log_instance=int.from_bytes(os.urandom(8)))
@@ -85,6 +90,29 @@ def _restore_one(
         _end_alone(process, _exit_left(backend, spec))
 
 
+def _forgotten(
+    backend: LocalBackend, starts: dict[str, ProcessSpec], ends: dict[str, dict[str, Any]]
+) -> list[ProcessSpec]:
+    """Return what was forgotten although the journal, being damaged, does not say so.
+
+    Its id was free when another took it, or its log is gone.
+    """
+    if not backend.journal.damaged:
+        return []
+    newest = {spec.process_id: key for key, spec in starts.items()}
+    return [
+        spec
+        for key, spec in starts.items()
+        if newest[spec.process_id] != key
+        or (key in ends and ends[key]["on_disk"] and not backend.log_folder(spec).exists())
+    ]
+
+
+def _forget(backend: LocalBackend, spec: ProcessSpec) -> None:
+    OutputLog(backend.log_folder(spec), spec.instance, spec.log_budget).remove()
+    backend.journal.note(forget_record(spec))
+
+
 def _log_of(
     backend: LocalBackend, spec: ProcessSpec, end: dict[str, Any] | None, spawned: SpawnedProcess | None
 ) -> OutputLog:
@@ -93,7 +121,7 @@ def _log_of(
         started: list[_Memo] = []
         if spawned is not None:
             started = [_started(spawned.pid, spawned.started_at)]
-        elif backend.keeper.follows_dead or _exit_left(backend, spec) is not None:
+        elif backend.journal.damaged or backend.keeper.follows_dead or _exit_left(backend, spec) is not None:
             # Of a command that has said nothing the log has nothing; it may have been told of as started.
             started = [_started(0, spec.requested_at)]
         return OutputLog.open(folder, spec.instance, spec.log_budget, now, first=started)

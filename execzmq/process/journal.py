@@ -7,6 +7,7 @@ One line a record: crc32 of the rest in hex, a space, JSON in ASCII. Knows nothi
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ KINDS = frozenset(("start", "end", "forget"))
 
 Entry: TypeAlias = dict[str, Any]
 
+log = logging.getLogger("execzmq.process")
+
 
 class Journal:
     """The file `path`; it is opened by the first call that needs it, and no other process writes it."""
@@ -26,6 +29,7 @@ class Journal:
         self._fd = -1
         self._size = 0
         self.records = 0
+        self.damaged = 0
         self.is_behind = False
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -53,13 +57,18 @@ class Journal:
             self.is_behind = True
 
     def replay(self) -> list[Entry]:
-        """Return all records, the oldest first; cut the file before the first line that is torn or damaged.
+        """Return all records, the oldest first; cut off what a crash has torn after the last whole line.
+
+        Damaged lines before that are left out, counted in `damaged`, and gone with the next `compact`.
 
         Raises:
             OSError: the file cannot be read.
         """
         fd = self._opened()
-        records, good = _parse(_read_all(fd))
+        records, good, self.damaged = _parse(_read_all(fd))
+        if self.damaged:
+            log.error("damaged lines left out of %s: %d", self._path, self.damaged)
+            self.is_behind = True
         if good < os.fstat(fd).st_size:
             os.ftruncate(fd, good)
         self._size, self.records = good, len(records)
@@ -140,17 +149,17 @@ def _read_all(fd: int) -> bytes:
     return b"".join(parts)
 
 
-def _parse(data: bytes) -> tuple[list[Entry], int]:
-    """Return the records of the lines that are whole, and the byte after the last of them."""
+def _parse(data: bytes) -> tuple[list[Entry], int, int]:
+    """Return the records of whole lines, the byte after the last of these, and how many others are before."""
     records: list[Entry] = []
-    good = 0
-    while (end := data.find(b"\n", good)) >= 0:
-        record = _record_of(data[good:end])
-        if record is None:
-            break
-        records.append(record)
-        good = end + 1
-    return records, good
+    position = good = lines = damaged = 0
+    while (end := data.find(b"\n", position)) >= 0:
+        record = _record_of(data[position:end])
+        position, lines = end + 1, lines + 1
+        if record is not None:
+            records.append(record)
+            good, damaged = position, lines - len(records)
+    return records, good, damaged
 
 
 def _record_of(line: bytes) -> Entry | None:

@@ -49,6 +49,15 @@ def _no_child_is_left() -> bool:
     return False
 
 
+def damage_journal(folder: Path, *lines: int) -> None:
+    """Damage some lines in its middle."""
+    path = folder / "journal"
+    found = path.read_bytes().splitlines(keepends=True)
+    for line in lines:
+        found[line] = found[line].replace(b"kind", b"kinb")
+    path.write_bytes(b"".join(found))
+
+
 async def open_backend(folder: Path) -> LocalBackend:
     """Begin one life."""
     return await LocalBackend.open(folder, Settings(shutdown_grace=0.0))
@@ -340,6 +349,60 @@ async def test_damaged_log_has_a_new_instance(folder: Path) -> None:
         await (await backend.attach("p")).forget()
     async with last_life(folder) as backend:
         assert await backend.list_processes() == []
+
+
+async def test_end_that_the_journal_has_lost(folder: Path) -> None:
+    """How it ended is not known, and its instance is new; what stands behind the damage is as before."""
+    async with life(folder) as backend:
+        lost = await backend.start(shell("exit 4", process_id="lost"))
+        await all_events(lost)
+        kept = await backend.start(shell("echo x; exit 5", process_id="kept"))
+        await all_events(kept)
+    damage_journal(folder, 1)
+    async with life(folder) as backend:
+        again = await backend.attach("lost")
+        assert again.instance != lost.instance
+        assert end_of(await all_events(again)).cause == "server_lost"
+        assert end_of(await all_events(await backend.attach("kept"))).exit_code == 5
+        assert (await backend.attach("kept")).instance == kept.instance
+        backend._tidy()
+    async with last_life(folder) as backend:
+        assert backend.journal.damaged == 0
+        assert (await backend.attach("lost")).instance == again.instance
+
+
+async def test_forget_that_the_journal_has_lost(folder: Path) -> None:
+    """Whoever has taken the id since then has it, and nothing of the earlier one comes back."""
+    async with life(folder) as backend:
+        for process_id in ("again", "gone"):
+            process = await backend.start(shell("echo old", process_id=process_id))
+            await all_events(process)
+            await process.forget()
+        silent = await backend.start(shell("exit 4", process_id="silent"))
+        await all_events(silent)
+        await silent.forget()
+        for process_id in ("again", "silent"):
+            await all_events(await backend.start(shell("echo new; exit 3", process_id=process_id)))
+    damage_journal(folder, 2, 5, 8)
+    async with last_life(folder) as backend:
+        for process_id in ("again", "silent"):
+            assert output_of(await all_events(await backend.attach(process_id))) == b"new\n"
+        assert len(await backend.list_processes()) == 2
+        assert len(list((folder / "p").iterdir())) == 2
+
+
+async def test_start_that_the_journal_has_lost(folder: Path) -> None:
+    """Its id is free, and what it left is not taken for that of the next one."""
+    async with life(folder) as backend:
+        process = await backend.start(shell("echo old", process_id="p"))
+        await all_events(process)
+        await all_events(await backend.start(shell("echo other", process_id="other")))
+    damage_journal(folder, 0)
+    async with last_life(folder) as backend:
+        assert [info.process_id for info in await backend.list_processes()] == ["other"]
+        again = await backend.start(shell("echo new", process_id="p"))
+        assert again.instance != process.instance
+        assert output_of(await all_events(again)) == b"new\n"
 
 
 async def test_machine_that_went_down(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
-"""The journal gives back what was written, up to the first line that a crash has torn."""
+"""The journal gives back what was written, but for what a crash has torn or the disk has damaged."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -80,15 +81,46 @@ def test_torn_line_is_cut_at_any_byte(short_tmp: Path):
 
 @given(st.integers(0, 200), st.integers(1, 255))
 def test_damage_never_gives_a_wrong_record(position: int, mask: int):
-    """Whatever byte is damaged, the records before that line come back and none is made up."""
+    """Whatever byte is damaged, the records of all other lines come back and none is made up."""
     path = Path(os.environ["XDG_STATE_HOME"]) / "journal"
     path.unlink(missing_ok=True)
-    data = bytearray(_written(path, START, END, FORGET))
+    written = _written(path, START, END, FORGET)
+    data = bytearray(written)
     position %= len(data)
     data[position] ^= mask
     path.write_bytes(data)
-    line = bytes(data[:position]).count(b"\n")
-    assert _replayed(path) == [START, END, FORGET][:line]
+    line = written[:position].count(b"\n")
+    is_its_end = written[position] == ord("\n")  # without it the line runs into the next
+    lost = {line, line + 1} if is_its_end else {line}
+    assert _replayed(path) == [r for n, r in enumerate([START, END, FORGET]) if n not in lost]
+
+
+def test_damage_in_the_middle_is_told_once(short_tmp: Path, caplog: pytest.LogCaptureFixture):
+    """What follows is kept, what is written afterwards too, and the next compaction takes the damage away."""
+    path = short_tmp / "journal"
+    data = _written(path, START, END, FORGET)
+    path.write_bytes(data.replace(b"exit_code", b"exit-code"))
+    journal = Journal(path)
+    with caplog.at_level(logging.ERROR):
+        assert journal.replay() == [START, FORGET]
+    assert caplog.messages == [f"damaged lines left out of {path}: 1"]
+    assert (journal.damaged, journal.is_behind) == (1, True)
+    journal.append(END)
+    assert _replayed(path) == [START, FORGET, END]
+    journal.compact([START])
+    assert (journal.replay(), journal.damaged, journal.is_behind) == ([START], 0, False)
+    journal.close()
+
+
+def test_damage_at_the_end_is_cut(short_tmp: Path):
+    """After a power cut the last block may hold anything, line ends too."""
+    path = short_tmp / "journal"
+    data = _written(path, START)
+    path.write_bytes(data + bytes(100) + b"\n" + bytes(100) + b"\ntorn")
+    journal = Journal(path)
+    assert (journal.replay(), journal.damaged) == ([START], 0)
+    journal.close()
+    assert path.read_bytes() == data
 
 
 def test_compaction_keeps_what_is_asked_for(short_tmp: Path):
