@@ -104,7 +104,7 @@ def _forgotten(
         spec
         for key, spec in starts.items()
         if newest[spec.process_id] != key
-        or (key in ends and ends[key]["on_disk"] and not backend.log_folder(spec).exists())
+        or (key in ends and ends[key]["on_disk"] and not os.path.exists(backend.log_folder(spec)))
     ]
 
 

@@ -214,8 +214,7 @@ def common_fields(options: Mapping[str, Any], caller: Caller | None) -> dict[str
     return {
         "cwd": _cwd(options["cwd"], caller),
         "env": _env(options["env"], caller),
-        "env_policy": _policy(options["env_policy"])
-        or _default_policy(sandbox, options["env"], caller),
+        "env_policy": _policy(options["env_policy"]) or _default_policy(sandbox, options["env"], caller),
         "process_id": _identifier(options["process_id"], "process_id"),
         "name": _identifier(options["name"], "name"),
         "sandbox": _sandbox(sandbox, options["workspace_roots"]),

@@ -31,7 +31,6 @@ from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
 from execzmq.types.results import ExitResult
 
-
 _NOTHING = memoryview(b"")
 _cleanups: set[asyncio.Task[Any]] = set()
 

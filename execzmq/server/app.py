@@ -11,6 +11,7 @@ import secrets
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import zmq
 
@@ -26,6 +27,7 @@ from execzmq.server.context import Context, Identity
 from execzmq.server.dispatch import Dispatcher, Reply
 from execzmq.server.interest import Interest
 from execzmq.server.leases import LeaseKeeper
+from execzmq.server.outgoing import Outgoing
 from execzmq.server.publisher import Publisher
 from execzmq.server.sockets import Endpoints, Sockets
 from execzmq.server.state import StateFolder
@@ -59,10 +61,14 @@ class Server:
         self._busy_at = self._clock()
         self._interest = Interest()
         self._sessions = Sessions()
+        self._outgoing = Outgoing()
         self._sockets = Sockets(_endpoints(info), self._on_request, self._on_subscription)
         key = info.key.encode()
         self._publisher = Publisher(
-            Codec(key, info.epoch), self._sockets.iopub.send, self._interest, self._clock
+            Codec(key, info.epoch),
+            partial(self._outgoing.send, self._sockets.iopub),
+            self._interest,
+            self._clock,
         )
         context = Context(
             identity=Identity(state.name, info.epoch, info.host, info.pid, time.time()),
@@ -148,6 +154,7 @@ class Server:
         return {
             **self._backend.statistics,
             **self._dispatcher.statistics,
+            "unsent": self._outgoing.unsent,
             "broadcasts": self._publisher.sent,
             "alive": table.alive,
             "processes": len(table),
@@ -165,13 +172,14 @@ class Server:
     def _on_request(self, socket: str, frames: Frames) -> None:
         self._dispatcher.handle(socket, frames)
 
-    def _send(self, socket: str, frames: Sequence[bytes | memoryview]) -> bool:
+    def _send(self, socket: str, frames: Sequence[bytes | memoryview]) -> None:
         """Send a reply. A page, however small, is not copied: its end tells that ZeroMQ is done with it."""
-        send = self._sockets.requests[socket].send
+        port = self._sockets.requests[socket]
         if not isinstance(frames[-1], memoryview):
-            return send(frames, copy=max(map(len, frames)) <= _COPIED)
+            self._outgoing.send(port, frames, copy=max(map(len, frames)) <= _COPIED)
+            return
         light = [zmq.Frame(frame, copy=False) if isinstance(frame, memoryview) else frame for frame in frames]
-        return send(light, copy=len(frames[-1]) <= _COPIED)
+        self._outgoing.send(port, light, copy=len(frames[-1]) <= _COPIED)
 
     def _on_subscription(self, frame: zmq.Frame) -> None:
         """Decide on a subscription and apply it before the next is received, so that nobody else gets it."""

@@ -73,7 +73,7 @@ class Later:
 Handler: TypeAlias = Callable[[Caller, Any, Sequence[Any]], "Reply | Later | Awaitable[Reply]"]
 """Takes who asks, the checked request and the buffers. What takes time is a `Later` or an awaitable."""
 
-Send: TypeAlias = Callable[[str, list[Any]], bool]
+Send: TypeAlias = Callable[[str, list[Any]], None]
 
 
 class Dispatcher:
@@ -85,7 +85,7 @@ class Dispatcher:
         handlers: one for each method.
         answers: remembers what was answered.
         sessions: is told of every session that is heard.
-        send: sends frames through the named socket; false where the client is gone or takes nothing.
+        send: sends frames through the named socket.
         clock: monotonic seconds.
     """
 
@@ -109,7 +109,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Future[Reply]] = set()
         self._routes: dict[tuple[str, str, str], list[Any]] = {}
         self.last_request = clock()
-        self.statistics = {"requests": 0, "refused": 0, "unreadable": 0, "unsent": 0}
+        self.statistics = {"requests": 0, "refused": 0, "unreadable": 0}
 
     def handle(self, socket: str, frames: Frames) -> None:
         """Serve one message of a request socket."""
@@ -229,13 +229,7 @@ class Dispatcher:
     def _reply(
         self, socket: str, routing: list[Any], header: dict[str, Any], reply: Reply | ExecZMQError
     ) -> None:
-        frames = self._frames_of(header, reply)
-        try:
-            sent = self._send(socket, [*routing, *frames])
-        except zmq.ZMQError:
-            sent = False
-        if not sent:
-            self.statistics["unsent"] += 1
+        self._send(socket, [*routing, *self._frames_of(header, reply)])
 
     def _frames_of(self, header: dict[str, Any], reply: Reply | ExecZMQError) -> list[Buffer]:
         """Return the frames of a reply; one that cannot be packed becomes an error, which always can."""

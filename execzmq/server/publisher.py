@@ -15,12 +15,12 @@ from execzmq.process.index import Record
 from execzmq.process.managed import ManagedProcess
 from execzmq.protocol.wire import Codec
 from execzmq.server.interest import Interest
-from execzmq.settings import LIVE_EVENT, LIVE_INTERVAL, LIVE_RATE, TAIL_DELAYS
+from execzmq.server.tails import Tail, Tails
+from execzmq.settings import LIVE_EVENT, LIVE_INTERVAL, LIVE_RATE
 
 Send = Callable[[list[Any]], object]
 
 _WINDOW = int(LIVE_RATE * LIVE_INTERVAL)
-_TICK = 0.1
 
 
 @dataclass(slots=True)
@@ -44,14 +44,6 @@ class Pace:
         return length <= LIVE_EVENT and not self.is_fast and self.window_bytes <= _WINDOW
 
 
-@dataclass(slots=True)
-class _Tail:
-    process: ManagedProcess
-    since: float
-    next: int = 0
-    frames: list[Any] | None = None
-
-
 class Publisher:
     """Broadcasts the events of all processes.
 
@@ -69,14 +61,13 @@ class Publisher:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._paces: dict[str, Pace] = {}
-        self._tails: dict[str, _Tail] = {}
-        self._ticker: asyncio.TimerHandle | None = None
+        self._tails = Tails(self._repeat, clock)
         self.sent = 0
 
     def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
         """Broadcast an event that stands in the log."""
         now = self._clock()
-        self._expect_tail(process, now)
+        self._tails.expect(process, now)
         if not self._interest.watches(process.process_id):
             return
         if record.kind == "output":
@@ -110,10 +101,7 @@ class Publisher:
             if pace.timer is not None:
                 pace.timer.cancel()
         self._paces.clear()
-        self._tails.clear()
-        if self._ticker is not None:
-            self._ticker.cancel()
-            self._ticker = None
+        self._tails.close()
 
     def _output(self, process: ManagedProcess, record: Record, now: float) -> None:
         pace = self._paces.setdefault(process.process_id, Pace())
@@ -152,33 +140,14 @@ class Publisher:
         content = _place(process, record) | fields
         self._publish(_topic(process, record.kind), f"process_{record.kind}", content)
 
-    def _expect_tail(self, process: ManagedProcess, now: float) -> None:
-        tail = self._tails.get(process.process_id)
-        if tail is None or tail.process is not process:
-            self._tails[process.process_id] = _Tail(process, now)
-        else:
-            tail.since, tail.next, tail.frames = now, 0, None
-        if self._ticker is None:
-            self._ticker = self._loop.call_later(_TICK, self._tick)
-
-    def _tick(self) -> None:
-        now = self._clock()
-        for process_id, tail in list(self._tails.items()):
-            if now - tail.since >= TAIL_DELAYS[tail.next]:
-                self._repeat(tail)
-                tail.next += 1
-                if tail.next == len(TAIL_DELAYS):
-                    del self._tails[process_id]
-        self._ticker = self._loop.call_later(_TICK, self._tick) if self._tails else None
-
-    def _repeat(self, tail: _Tail) -> None:
+    def _repeat(self, tail: Tail) -> None:
         if not self._interest.watches(tail.process.process_id):
             return
-        if tail.frames is None:
-            tail.frames = [
+        if not tail.frames:
+            tail.frames += (
                 _topic(tail.process, "tail"),
                 *self._codec.encode("process_tail", _end_of(tail.process)),
-            ]
+            )
         self._send(tail.frames)
         self.sent += 1
 

@@ -44,13 +44,11 @@ class Desk:
 
     Attributes:
         sent: socket, routing and message of all that went out.
-        takes: whether what is sent finds room.
     """
 
     def __init__(self, handlers: dict[str, Handler], sessions: Sessions | None = None) -> None:
         self.now = 1000.0
         self.sent: list[tuple[str, list[Any], Message]] = []
-        self.takes: bool | Exception = True
         self._news = asyncio.Event()
         self.codec = Codec(KEY, "client-1")
         self.sessions = Sessions() if sessions is None else sessions
@@ -109,11 +107,7 @@ class Desk:
         while self.dispatcher._tasks:
             await asyncio.wait(set(self.dispatcher._tasks))
 
-    def _send(self, socket: str, frames: list[Any]) -> bool:
-        if isinstance(self.takes, Exception):
-            raise self.takes
-        if self.takes:
-            routing, rest = split(frames)
-            self.sent.append((socket, routing, self.codec.decode(rest)))
-            self._news.set()
-        return self.takes
+    def _send(self, socket: str, frames: list[Any]) -> None:
+        routing, rest = split(frames)
+        self.sent.append((socket, routing, self.codec.decode(rest)))
+        self._news.set()

@@ -67,10 +67,6 @@ async def test_it_ends_where_nothing_can_be_removed(monkeypatch: pytest.MonkeyPa
         assert next_one.info.epoch != server.info.epoch
 
 
-def _refuse(path: Path, *, pid: int, epoch: str) -> bool:
-    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-
 async def test_files_of_another_life_stay(state_home: Path) -> None:
     """A server removes the connection files that it has written, and no others."""
     async with open_server():
@@ -158,8 +154,8 @@ async def test_an_end_that_cannot_be_announced_is_one(monkeypatch: pytest.Monkey
         pass
 
 
-def _refuse(*_: object) -> None:
-    raise OSError("refused")
+def _refuse(*_: object, **__: object) -> None:
+    raise OSError(errno.EROFS, "refused")
 
 
 async def test_a_step_of_the_end_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import zmq
 
 from execzmq.errors import ProcessNotFound
 from execzmq.protocol.methods import METHODS
@@ -332,17 +331,6 @@ async def test_a_reply_that_cannot_be_packed_is_an_error(desk: Desk, handler: Co
     handler.calls = 1 << 70
     desk.ask("list")
     assert desk.error() == "LocalProtocolError"
-
-
-@pytest.mark.parametrize("takes", [False, zmq.ZMQError(zmq.EHOSTUNREACH)])
-async def test_a_client_that_is_gone_costs_a_count_x06(desk: Desk, takes: bool | Exception) -> None:
-    """A reply that finds no client, or no room, is dropped and counted, and the server goes on."""
-    desk.takes = takes
-    desk.ask("list")
-    assert desk.dispatcher.statistics["unsent"] == 1
-    desk.takes = True
-    desk.ask("list")
-    assert desk.answer().content["status"] == "ok"
 
 
 async def test_close_leaves_nobody_waiting(desk: Desk, handler: Counting) -> None:

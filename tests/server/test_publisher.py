@@ -130,10 +130,10 @@ async def test_tails_repeat_where_the_log_ends(short_tmp: Path) -> None:
     bench.sent.clear()
     for seconds in (0.1, 0.25, 0.9, 1.1, 4.0, 5.5, 60.0):
         bench.now = 1000.0 + seconds
-        bench.publisher._tick()
+        bench.publisher._tails._tick()
     tails = [m.content for _, m in bench.sent]
     assert tails == [{"process_id": "p1", "instance": 7, "seq": 1, "state": "starting"}] * 3
-    assert bench.publisher._ticker is None
+    assert bench.publisher._tails._ticker is None
     bench.close()
 
 

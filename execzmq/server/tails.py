@@ -1,0 +1,91 @@
+"""Own when it is told again where a log ends: some time after the last event of a process, and then seldom.
+
+Knows nothing of messages. A process that goes on writing costs nothing here: it is looked at again when the
+first repetition would have been due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from execzmq.process.managed import ManagedProcess
+from execzmq.settings import TAIL_DELAYS
+
+_TICK = 0.1
+
+
+@dataclass(slots=True)
+class Tail:
+    """The end of one log.
+
+    Args:
+        since: monotonic seconds of the last event.
+        frames: what was sent of it, empty before and after a new event.
+    """
+
+    process: ManagedProcess
+    since: float
+    frames: list[bytes | memoryview]
+
+
+class Tails:
+    """Calls `repeat` for each process that has said nothing for each of `TAIL_DELAYS`.
+
+    Args:
+        repeat: sends a tail.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, repeat: Callable[[Tail], None], clock: Callable[[], float]) -> None:
+        self._repeat = repeat
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._tails: dict[str, Tail] = {}
+        # Each tail stands in one of the queues, by the delay that it waits for, oldest first.
+        self._queues: list[deque[tuple[float, Tail]]] = [deque() for _ in TAIL_DELAYS]
+        self._ticker: asyncio.TimerHandle | None = None
+
+    def expect(self, process: ManagedProcess, now: float) -> None:
+        """Note an event of a process."""
+        tail = self._tails.get(process.process_id)
+        if tail is not None and tail.process is process:
+            tail.since = now
+            tail.frames.clear()
+            return
+        tail = self._tails[process.process_id] = Tail(process, now, [])
+        self._queues[0].append((now, tail))
+        if self._ticker is None:
+            self._ticker = self._loop.call_later(_TICK, self._tick)
+
+    def close(self) -> None:
+        """Repeat nothing any more; idempotent."""
+        self._tails.clear()
+        for queue in self._queues:
+            queue.clear()
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+
+    def _tick(self) -> None:
+        now = self._clock()
+        for stage, delay in enumerate(TAIL_DELAYS):
+            queue = self._queues[stage]
+            while queue and now - queue[0][0] >= delay:
+                self._look(stage, *queue.popleft())
+        self._ticker = self._loop.call_later(_TICK, self._tick) if self._tails else None
+
+    def _look(self, stage: int, since: float, tail: Tail) -> None:
+        process_id = tail.process.process_id
+        if self._tails.get(process_id) is not tail:
+            return  # the id is another process's now
+        if tail.since != since:
+            self._queues[0].append((tail.since, tail))
+            return
+        self._repeat(tail)
+        if stage + 1 < len(TAIL_DELAYS):
+            self._queues[stage + 1].append((since, tail))
+        else:
+            del self._tails[process_id]
