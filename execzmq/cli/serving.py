@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import os
 import stat
@@ -16,6 +17,8 @@ from execzmq.cli.session import go
 
 LOG_LIMIT = settings.MIB
 """Bytes of the log file of a server that runs in the background."""
+END_LIMIT = 120.0
+"""Seconds for the whole end of a server: more than all its steps together may take."""
 
 
 @click.command("serve", short_help="Run a server in the foreground.")
@@ -85,8 +88,14 @@ async def _serve(name: str, chosen: settings.Settings, lent: list[int]) -> int:
         for fd in lent:
             os.close(fd)
 
-    await serve(name, chosen, ready)
+    await serve(name, chosen, ready, _must_end)
     return 0
+
+
+def _must_end() -> None:
+    """End this program within a limit; where that strikes, stderr tells what each thread was waiting for."""
+    with contextlib.suppress(OSError):
+        faulthandler.dump_traceback_later(END_LIMIT, exit=True, file=2)
 
 
 def _log_to_stderr(limit: int | None) -> None:

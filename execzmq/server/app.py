@@ -203,13 +203,16 @@ class Server:
         self._publisher.welcome(topic)
 
 
-async def serve(name: str, settings: Settings, ready: Callable[[ConnectionInfo], None]) -> None:
+async def serve(
+    name: str, settings: Settings, ready: Callable[[ConnectionInfo], None], ending: Callable[[], object]
+) -> None:
     """Run a server until it is told to end: SIGTERM and SIGINT end its processes, SIGHUP leaves them.
 
     These signals are let through where whoever started this process had blocked them.
 
     Args:
         ready: called once, when clients can connect.
+        ending: called once, when the end begins.
 
     Raises:
         Conflict: a server of that name runs. ConnectionFailed: a folder is not this user's own.
@@ -230,6 +233,7 @@ async def serve(name: str, settings: Settings, ready: Callable[[ConnectionInfo],
         ready(server.info)
         await server.run()
     finally:
+        ending()
         await server.close()
 
 

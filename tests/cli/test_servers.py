@@ -4,6 +4,8 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,36 @@ def test_served_server_ends_cleanly(signo: signal.Signals) -> None:
     done = execzmq("ps", "--on", "box")
     assert done.returncode == 125
     assert b"execzmq connections" in done.stderr
+
+
+STUCK = """
+import time
+from execzmq.cli import serving
+from execzmq.cli.main import main
+from execzmq.server.app import Server
+
+async def wait_for_nobody(server):
+    time.sleep(1000)
+
+serving.END_LIMIT = 0.2
+Server.close = wait_for_nobody
+main(["serve", "--name", "box"])
+"""
+
+
+@pytest.mark.slow
+def test_server_that_is_stuck_in_its_end_says_where_and_is_gone() -> None:
+    """Whatever holds its loop up: the limit needs no loop, and the traceback names the call."""
+    with subprocess.Popen([sys.executable, "-c", STUCK], stderr=subprocess.PIPE) as server:
+        assert server.stderr is not None
+        try:
+            read_until(server.stderr.fileno(), b"ready; clients")
+            server.terminate()
+            _, said = server.communicate(timeout=deadline(20).left())
+        finally:
+            server.kill()
+    assert server.returncode == 1
+    assert b"in wait_for_nobody" in said
 
 
 @pytest.mark.slow
