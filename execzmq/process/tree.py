@@ -215,8 +215,10 @@ class _Ladder:
                 await asyncio.sleep(0)
 
     async def _wait_for_an_end(self, seconds: float) -> None:
+        # Python 3.11's `wait_for` loses a cancellation that comes together with the event.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._ended.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
 
     def _cross_out(self, target: _Target) -> None:
         target.ended = True

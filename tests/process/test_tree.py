@@ -567,3 +567,19 @@ async def test_closing_cancels_who_waits(scanner: TreeScanner, monkeypatch: pyte
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_cancelling_together_with_an_end_is_not_lost(scanner: TreeScanner, turns: int) -> None:
+    """Whoever ends a tree for long can be told to stop at any moment, also as one of its processes ends."""
+    ladder = tree._Ladder(Scope(0), scanner)
+    waiting = asyncio.ensure_future(ladder._wait_for_an_end(60.0))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    ladder._ended.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if waiting.cancel():
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    ladder.close()
