@@ -63,7 +63,7 @@ class KeeperRefused(Exception):
     """The keeper does not serve this process.
 
     Attributes:
-        reason: `busy`, `wrong_user` or `descendant`.
+        reason: `busy`, `wrong_user` or `descendant`, or `silent` where it does not even take connections.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -153,7 +153,8 @@ class KeeperClient:
             on_lost: called once when the keeper has gone without being asked to.
 
         Raises:
-            KeeperRefused: it serves another server, another user, or this process is one of its commands.
+            KeeperRefused: it serves another server or another user, this process is one of its commands, or
+                it takes no connection.
             KeeperStartError: none could be started.
             KeeperLost: each that was reached ended at once.
         """
@@ -444,6 +445,8 @@ async def _reach(state_dir: bytes) -> _Reached:
         pass
     except ConnectionRefusedError:
         follows_dead = True  # one that ends in order takes its name away
+    except BlockingIOError:
+        raise KeeperRefused("silent", "the keeper takes no connection: it is stopped, or it hangs") from None
     process = await KeeperProcess.start(state_dir)
     return _Reached(Channel(connect(state_dir)), process, follows_dead)
 

@@ -37,10 +37,12 @@ def connect(state_dir: bytes) -> socket.socket:
     Raises:
         FileNotFoundError: there is no socket.
         ConnectionRefusedError: nobody listens on it.
+        BlockingIOError: as many as may wait for it do so already; a blocking call would wait without a limit.
         OSError: it cannot be reached for another reason.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
+        sock.setblocking(False)
         with socket_address(state_dir) as address:
             sock.connect(address)
     except BaseException:

@@ -1,13 +1,17 @@
 """Who may speak to a keeper."""
 
+import contextlib
 import os
 import socket
 import struct
+from pathlib import Path
 from typing import cast
 
 import pytest
 
-from execzmq.keeper.listener import refusal
+from execzmq.keeper.client import KeeperRefused
+from execzmq.keeper.listener import Listener, connect, refusal
+from tests.keeper.harness import Harness
 
 
 class Peer:
@@ -35,3 +39,22 @@ def test_peer(pid: int, uid: int, reason: str | None) -> None:
     """The own user is served, unless it is below the keeper; a pid of another namespace (0) is not."""
     refused = refusal(cast(socket.socket, Peer(pid, uid)))
     assert (refused and refused[0]) == reason
+
+
+async def test_keeper_that_takes_no_connection_is_an_error_at_once(short_tmp: Path) -> None:
+    """Where as many wait as may, one more would wait in the call, and the whole server with it."""
+    folder = os.fsencode(short_tmp)
+    listener = Listener(folder)
+    waiting: list[socket.socket] = []
+    try:
+        with contextlib.suppress(BlockingIOError):
+            while len(waiting) < 100:
+                waiting.append(connect(folder))
+        assert 0 < len(waiting) < 100
+        with pytest.raises(KeeperRefused) as refused:
+            await Harness().connect(short_tmp)
+        assert refused.value.reason == "silent"
+    finally:
+        for one in waiting:
+            one.close()
+        listener.close()
