@@ -14,14 +14,13 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from execzmq.keeper.channel import Channel, Packet
+from execzmq.keeper.channel import Packet
 from execzmq.keeper.diagnose import explain
 from execzmq.keeper.farewells import Farewells
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from, process_from
 from execzmq.keeper.launch import Launch, SpawnError, check_launch
-from execzmq.keeper.listener import connect
 from execzmq.keeper.messages import (
     FROM_KEEPER,
     PROTOCOL_VERSION,
@@ -34,7 +33,8 @@ from execzmq.keeper.messages import (
 )
 from execzmq.keeper.outbox import Outbox
 from execzmq.keeper.outcome import Outcome
-from execzmq.keeper.start import KeeperProcess, KeeperStartError
+from execzmq.keeper.reaching import KeeperRefused, Reached, reach
+from execzmq.keeper.start import KeeperStartError
 
 __all__ = [
     "KeeperClient",
@@ -50,25 +50,11 @@ ExitCallback = Callable[[str, int, dict[str, float]], None]
 
 _ATTEMPTS = 3
 _HELLO_SECONDS = 20.0
-_END_SECONDS = 10.0
-"""Seconds within which a keeper that has lost its connection has ended all its commands and itself."""
 _log = logging.getLogger(__name__)
 
 
 class KeeperLost(Exception):
     """The connection to the keeper has ended, and with it the answer that was waited for."""
-
-
-class KeeperRefused(Exception):
-    """The keeper does not serve this process.
-
-    Attributes:
-        reason: `busy`, `wrong_user` or `descendant`, or `silent` where it does not even take connections.
-    """
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 @dataclass(slots=True)
@@ -80,6 +66,18 @@ class _Pending:
     ready: asyncio.Future[None] | None = None
     end: asyncio.Future[None] | None = None
 
+    def spawn(self, process_id: str) -> Outcome[SpawnedProcess]:
+        """Return what is to come of a spawn. Raises ValueError where one of that id is under way."""
+        if process_id in self.spawns:
+            raise ValueError(f"a spawn of {process_id!r} is under way")
+        outcome = self.spawns[process_id] = Outcome()
+        return outcome
+
+    def give_up(self, process_id: str, error: Exception) -> None:
+        """Let a spawn fail without its answer, which is still expected."""
+        if outcome := self.spawns.get(process_id):
+            outcome.fail(error)
+
     def fail(self, error: Exception) -> None:
         """Give everyone the same error."""
         spawns, self.spawns = self.spawns, {}
@@ -89,13 +87,19 @@ class _Pending:
         for future in (*releases.values(), self.ready):
             _fail(future, error)
 
-
-class _Reached(NamedTuple):
-    """A keeper that was reached, its process where it is ours, and whether one before it was killed."""
-
-    channel: Channel
-    process: KeeperProcess | None
-    follows_dead: bool
+    def refuse(self, request: str, process_id: str, error: Exception) -> bool:
+        """Give an error to whoever waits for that answer; False where nobody ever waits for one."""
+        match request:
+            case "spawn":
+                if outcome := self.spawns.pop(process_id, None):
+                    outcome.fail(error)
+            case "release":
+                _fail(self.releases.pop(process_id, None), error)
+            case "quit":
+                _fail(self.end, error)
+            case _:
+                return False
+        return True
 
 
 class KeeperClient:
@@ -110,7 +114,7 @@ class KeeperClient:
 
     def __init__(
         self,
-        reached: _Reached,
+        reached: Reached,
         mode: Mode,
         on_process: Callable[[SpawnedProcess], None],
         on_exit: ExitCallback,
@@ -153,14 +157,13 @@ class KeeperClient:
             on_lost: called once when the keeper has gone without being asked to.
 
         Raises:
-            KeeperRefused: it serves another server or another user, this process is one of its commands, or
-                it takes no connection.
+            KeeperRefused: it serves somebody else, this process is one of its commands, or it is silent.
             KeeperStartError: none could be started.
             KeeperLost: each that was reached ended at once.
         """
         folder = os.fsencode(state_dir)
         for _ in range(_ATTEMPTS):
-            client = cls(await _reach(folder), mode, on_process, on_exit, on_lost)
+            client = cls(await reach(folder), mode, on_process, on_exit, on_lost)
             # A keeper may end just as it is found: the next attempt starts one.
             if await client._greet():
                 return client
@@ -182,28 +185,20 @@ class KeeperClient:
             ValueError: a spawn of that process_id still waits for its answer.
             KeyError: `fds` lacks a descriptor that the launch names.
         """
-        if launch.process_id in self._pending.spawns:
-            raise ValueError(f"a spawn of {launch.process_id!r} is under way")
-        outcome: Outcome[SpawnedProcess] = Outcome()
+        outcome = self._pending.spawn(launch.process_id)
         try:
             check_launch(launch)
-        except SpawnError as exc:
-            outcome.fail(exc)
-            return outcome
-        passed = [(fds or {})[name] for name in launch.descriptor_names]
-        self._pending.spawns[launch.process_id] = outcome
-        try:
-            self._send(spawn_message(launch), passed)
-        except OSError as exc:
-            del self._pending.spawns[launch.process_id]
-            outcome.fail(explain(launch, "descriptors", exc.errno or 0))
+            self._send(spawn_message(launch), [(fds or {})[name] for name in launch.descriptor_names])
+        except (SpawnError, OSError, KeyError) as exc:
+            self._pending.spawns.pop(launch.process_id, None)
+            if isinstance(exc, KeyError):
+                raise
+            outcome.fail(explain(launch, "descriptors", exc.errno or 0) if isinstance(exc, OSError) else exc)
         return outcome
 
     def give_up(self, process_id: str) -> None:
         """Let a spawn fail with KeeperLost; the command is killed if the keeper ever answers with it."""
-        outcome = self._pending.spawns.get(process_id)
-        if outcome is not None:
-            outcome.fail(KeeperLost("the keeper does not answer"))
+        self._pending.give_up(process_id, KeeperLost("the keeper does not answer"))
 
     def release(self, process_id: str) -> asyncio.Future[None]:
         """Let a held command run.
@@ -242,9 +237,7 @@ class KeeperClient:
         self._send({"op": "abandon", "id": process_id})
 
     async def quit(self) -> None:
-        """End the keeper; returns when it has ended. Cancelled, the keeper may end or not.
-
-        It has no limit: a keeper that is stopped never answers.
+        """End the keeper; returns when it has ended, however long that takes. Cancelled, it may end or not.
 
         Raises:
             SpawnError: `running`, a command still runs; the keeper goes on.
@@ -266,22 +259,11 @@ class KeeperClient:
         In mode `keep` such a keeper lives on for the next server and is not reaped by this process any more.
         """
         self.close()
-        if not self._process:
-            return
-        if self._mode == "end":
-            try:
-                async with asyncio.timeout(_END_SECONDS):
-                    await self._wait_process()
-            except TimeoutError:
-                _log.warning("the keeper, pid %d, did not end and was killed", self.pid)
-                self._process.kill()
-        self._process.close()
+        if self._process:
+            await self._process.leave(ends=self._mode == "end")
 
     def kill(self) -> None:
-        """Kill a keeper that does not answer, whoever has started it; what it has not done yet it never will.
-
-        Nothing where it has gone already.
-        """
+        """Kill a keeper that does not answer, whoever started it: what it has not done yet it never will."""
         if self._process:
             self._process.kill()
         elif not self._is_closed:
@@ -387,17 +369,10 @@ class KeeperClient:
     def _on_error(self, message: Message) -> None:
         error = spawn_error_from(message)
         process_id = message.get("id") or ""
-        match message["request"]:
-            case "spawn":
-                if outcome := self._pending.spawns.pop(process_id, None):
-                    outcome.fail(error)
-            case "release":
-                self._running.pop(process_id, None)
-                _fail(self._pending.releases.pop(process_id, None), error)
-            case "quit":
-                _fail(self._pending.end, error)
-            case request:
-                _log.warning("the keeper refused %s of %s: %s", request, process_id, error)
+        if message["request"] == "release":
+            self._running.pop(process_id, None)
+        if not self._pending.refuse(message["request"], process_id, error):
+            _log.warning("the keeper refused %s of %s: %s", message["request"], process_id, error)
 
     def _lose(self, cause: Exception) -> None:
         """The keeper has gone: by `quit` as asked for, otherwise everyone is told."""
@@ -434,21 +409,6 @@ def _message_of(packet: Packet) -> Message:
         _log.warning("from the keeper: %s", exc)
         _close_all(packet.fds)
         return {"op": ""}
-
-
-async def _reach(state_dir: bytes) -> _Reached:
-    """Connect to the keeper that is there, else to a new one."""
-    follows_dead = False
-    try:
-        return _Reached(Channel(connect(state_dir)), None, follows_dead)
-    except FileNotFoundError:
-        pass
-    except ConnectionRefusedError:
-        follows_dead = True  # one that ends in order takes its name away
-    except BlockingIOError:
-        raise KeeperRefused("silent", "the keeper takes no connection: it is stopped, or it hangs") from None
-    process = await KeeperProcess.start(state_dir)
-    return _Reached(Channel(connect(state_dir)), process, follows_dead)
 
 
 def _resolve(future: asyncio.Future[None] | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import select
 import signal
@@ -17,7 +18,10 @@ from pathlib import Path
 _ROOT = str(Path(__file__).resolve().parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, {root!r}); from execzmq.keeper.main import main; main()"
 _START_SECONDS = 20.0
+_END_SECONDS = 10.0
+"""Seconds within which a keeper that has lost its connection has ended all its commands and itself."""
 _KILL_SECONDS = 1.0
+_log = logging.getLogger(__name__)
 
 
 class KeeperStartError(Exception):
@@ -65,6 +69,18 @@ class KeeperProcess:
                 f"the keeper did not start: {answer[1:].decode(errors='replace') or 'no reason given'}"
             )
         return keeper
+
+    async def leave(self, *, ends: bool) -> None:
+        """Have nothing more to do with a keeper that goes on, or that `ends`, which is waited for.
+
+        One that does not end in time is killed.
+        """
+        if ends:
+            await asyncio.wait([self.ended], timeout=_END_SECONDS)
+            if not self.ended.done():
+                _log.warning("the keeper, pid %d, did not end and was killed", self.pid)
+                self.kill()
+        self.close()
 
     def close(self) -> None:
         """Stop watching; a keeper that still runs goes on and is not reaped by this process any more."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from execzmq.keeper import client
+from execzmq.keeper import start
 from execzmq.keeper.client import KeeperLost
 from execzmq.keeper.launch import SpawnError
 from tests.keeper.harness import Harness, keeper, launch, read_to_end, shell
@@ -96,7 +96,7 @@ async def test_stopped_keeper_is_killed_at_the_end(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One that is to end with its connection and does not is not waited for without end."""
-    monkeypatch.setattr(client, "_END_SECONDS", 0.05)
+    monkeypatch.setattr(start, "_END_SECONDS", 0.05)
     async with keeper(short_tmp) as own:
         os.kill(own.client.pid, signal.SIGSTOP)
         async with deadline(10):
