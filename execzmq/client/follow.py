@@ -238,7 +238,7 @@ class Follower:
             self._ask_wanted()
         if self._cursor.is_finished:
             self._leave()
-        if step.events:
+        elif step.events:
             self._wake()
 
     def _take(self, events: list[Event]) -> None:
@@ -246,14 +246,11 @@ class Follower:
         output = sum([len(event.data) for event in events if type(event) is Output])
         self._bytes += output + _EVENT_COST * len(events)
         if self._tell_every is not None:
-            self._tell(output)
-
-    def _tell(self, output: int) -> None:
-        self._connection.cursors.received(self._process_id, self._cursor.instance, self._cursor.seq)
-        self._untold += output
-        if self._untold >= (self._tell_every or 0):
-            self._untold = 0
-            self._connection.renew()
+            self._connection.cursors.received(self._process_id, self._cursor.instance, self._cursor.seq)
+            self._untold += output
+            if self._untold >= self._tell_every:
+                self._untold = 0
+                self._connection.renew()
 
     def _ask_wanted(self) -> None:
         """Send the read that is due, unless the consumer has a page to take before."""

@@ -61,7 +61,8 @@ class Capture:
     @property
     def omitted(self) -> int:
         """Bytes that `value` is without."""
-        return self._dropped + max(self._tail_size - self._tail_room, 0)
+        too_many = self._tail_size - self._tail_room
+        return self._dropped + too_many if too_many > 0 else self._dropped
 
     async def write(self, data: bytes) -> None:
         """Keep `data`."""

@@ -172,10 +172,7 @@ class Topics:
 
     def _decode(self, process_id: bytes, frames: Sequence[Frame]) -> Announcement | None:
         try:
-            message = self._codec.decode(frames)
-            if message.msg_type == "iopub_welcome":
-                return None
-            announcement = announcement_from_broadcast(message)
+            announcement = announcement_from_broadcast(self._codec.decode(frames))
         except ExecZMQError:
             self._refused += 1
             return None

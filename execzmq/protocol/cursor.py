@@ -7,7 +7,7 @@ input returns a `Step` that says what to deliver and whether to read.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from execzmq.errors import InstanceChanged, RemoteProtocolError
 from execzmq.settings import HELD_BYTES
@@ -18,7 +18,8 @@ _EVENT_COST = 256
 """Bytes that an event takes besides its data, so that a flood of tiny ones is bounded too."""
 
 
-class Step(NamedTuple):
+@dataclass(slots=True)
+class Step:
     """What the owner of a cursor does next.
 
     Args:

@@ -162,7 +162,7 @@ class OneOf:
         return value
 
     def read(self, value: object, where: str) -> Any:
-        if not isinstance(value, str) or value not in self._words:
+        if type(value) is not str or value not in self._words:
             raise RemoteProtocolError(f"{where}: one of {', '.join(self._words)} is expected")
         return value
 
