@@ -348,12 +348,26 @@ async def waiting(backend: ExecBackend) -> None:
     """`wait` tells the state at the exit, at the end, or when its time is over."""
     process = await backend.start(words("cat", stdin="pipe"))
     assert (await process.wait("exited", 0.01)).state == "running"
+    assert await process.ended("closed", 0.01) is None
     await process.write(b"", end=True)
     assert (await process.wait("exited", 10.0)).exited
     info = await process.wait("closed", 10.0)
     assert info.closed
     assert info.result is not None
     assert info.result.exit_code == 0
+    assert await process.ended("exited", 10.0) == await process.ended("closed", 10.0) == info.result
+
+
+@check
+async def waiting_at_once(backend: ExecBackend) -> None:
+    """The result is the same whether it is heard or asked for, with output before it, and by many at once."""
+    process = await backend.start(shell("echo out; exit 3"))
+    heard = await asyncio.gather(*(process.ended(until, 10.0) for until in ("exited", "closed", "closed")))
+    asked = (await process.wait("closed", 10.0)).result
+    assert asked is not None
+    assert [result and result.exit_code for result in heard] == [3, 3, 3]
+    assert heard[1] == heard[2] == asked
+    assert asked.output_bytes["stdout"] == 4
 
 
 # Stdin

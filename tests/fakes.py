@@ -100,6 +100,14 @@ class FakeProcess:
         self.calls.append(("wait", until, timeout))
         return self.information
 
+    async def ended(
+        self,
+        until: Literal["exited", "closed"],
+        timeout: float,  # noqa: ASYNC109  # the seam has it
+    ) -> ExitResult | None:
+        self.calls.append(("ended", until, timeout))
+        return self.information.ending(until)
+
     async def info(self) -> ProcessInfo:
         self.calls.append(("info",))
         return self.information

@@ -16,7 +16,7 @@ from execzmq.process.backlog import RELEASED
 from execzmq.process.managed import ManagedProcess
 from execzmq.settings import LONG_POLL, PAGE
 from execzmq.types.events import Event
-from execzmq.types.results import Cause, ProcessInfo, ReadResponse, TerminateReport
+from execzmq.types.results import Cause, ExitResult, ProcessInfo, ReadResponse, TerminateReport
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
@@ -183,6 +183,10 @@ class LocalProcess:
             if life.is_over or (until == "exited" and life.has_exited) or left <= 0:
                 return self._process.info()
             await self._process.wait_change(left)
+
+    async def ended(self, until: Literal["exited", "closed"], seconds: float) -> ExitResult | None:
+        """Wait for the end and return its result; see ExecProcess."""
+        return (await self.wait(until, seconds)).ending(until)
 
     async def info(self) -> ProcessInfo:
         """Describe the process; see ExecProcess."""

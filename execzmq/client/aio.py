@@ -169,9 +169,9 @@ class AsyncProcess:
         until: Literal["exited", "closed"] = "closed" if closed else "exited"
         while True:
             left = settings.LONG_POLL if deadline is None else max(deadline - loop.time(), 0.0)
-            info = await self._process.wait(until, min(left, settings.LONG_POLL))
-            if info.closed or info.state == "failed" or (info.exited and not closed):
-                return info.result or ExitResult(cause="failed" if info.state == "failed" else "server_lost")
+            result = await self._process.ended(until, min(left, settings.LONG_POLL))
+            if result is not None:
+                return result
             if deadline is not None and loop.time() >= deadline:
                 raise WaitTimeout(f"process {self.process_id} has not {until} within {timeout:g} s")
 

@@ -18,7 +18,8 @@ from execzmq.protocol.cursor import Cursor, Step
 from execzmq.protocol.values import read_response_from_wire
 from execzmq.protocol.wire import Message
 from execzmq.settings import LONG_POLL, PAGE, PAGE_EVENTS, QUIET_AFTER
-from execzmq.types.events import Event, Output
+from execzmq.types.events import Closed, Event, Exited, Output
+from execzmq.types.results import ExitResult
 
 RELEASED = (1 << 63) - 1
 """Told as a seq: the starter follows no more, so the command need not wait for it."""
@@ -34,6 +35,8 @@ _EARLY_COST = 512
 """Bytes that a broadcast counts there besides those of its frames."""
 _LAST_WORDS = frozenset({b"closed", b"failed"})
 """Topics after which nothing follows but repetitions."""
+_ENDS = {"exited": _LAST_WORDS | {b"exited"}, "closed": _LAST_WORDS}
+"""Topics that tell of an end, by the end that is waited for."""
 
 
 class Early:
@@ -48,6 +51,7 @@ class Early:
         self._process_id = process_id
         self._heard: list[Heard] | None = []
         self._bytes = 0
+        self._waiters: list[asyncio.Future[None]] = []
         connection.topics.listen(process_id, self)
 
     def hear(self, heard: Heard) -> None:
@@ -60,6 +64,8 @@ class Early:
             self.close()
         elif heard.word in _LAST_WORDS:
             self._connection.topics.leave(self._process_id, self)
+        if heard.word in _ENDS["exited"]:
+            self._wake()
 
     def resume(self) -> None:
         """Drop all: what came meanwhile has been missed."""
@@ -68,6 +74,32 @@ class Early:
     def fail(self, _error: ExecZMQError) -> None:
         """Drop all; whoever follows will learn why."""
         self.close()
+
+    async def ended(self, until: str, instance: int, seconds: float) -> ExitResult | None:
+        """Return how the process has ended as soon as that is heard; `None` if none is in `seconds`.
+
+        Args:
+            until: `exited` or `closed`.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while (result := self._end(until, instance)) is None:
+            left = deadline - loop.time()
+            if self._heard is None or left <= 0:
+                return None
+            waiter = loop.create_future()
+            self._waiters.append(waiter)
+            await asyncio.wait((waiter,), timeout=left)
+        return result
+
+    def _end(self, until: str, instance: int) -> ExitResult | None:
+        words = _ENDS[until]
+        for heard in self._heard or ():
+            if heard.word in words and (announced := heard.announcement()) is not None:
+                event = announced.event
+                if announced.instance == instance and isinstance(event, Exited | Closed):
+                    return event.result
+        return None
 
     def take(self) -> list[Heard] | None:
         """Return what was heard and hear no more; `None` where something is missing."""
@@ -79,6 +111,13 @@ class Early:
         """Drop all and hear no more; idempotent."""
         self._heard = None
         self._connection.topics.leave(self._process_id, self)
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 class Follower:

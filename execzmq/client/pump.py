@@ -17,7 +17,7 @@ from execzmq.client.sources import Source
 from execzmq.errors import ExecZMQError, StatusUnknown, from_wire
 from execzmq.types.backend import ExecProcess
 from execzmq.types.events import Closed, Event, Exited, Failed, Output, Started, Stream
-from execzmq.types.results import ExitResult, ProcessInfo
+from execzmq.types.results import ExitResult
 
 
 class Pump:
@@ -62,7 +62,7 @@ class Pump:
         if self.result is None and self._failure is not None:
             raise self._failure
         if self.result is None and self.is_blocked:
-            self._learn(await self.process.info())
+            self._learn((await self.process.info()).ending("exited"))
         return self.result
 
     async def wait(self) -> ExitResult:
@@ -74,7 +74,7 @@ class Pump:
             if self._failure is not None:
                 raise self._failure
             if self.is_blocked:
-                self._learn(await self.process.wait("exited", settings.LONG_POLL))
+                self._learn(await self.process.ended("exited", settings.LONG_POLL))
 
     def take_file_error(self) -> OSError | None:
         """Return what went wrong with a file, once."""
@@ -91,9 +91,9 @@ class Pump:
         else:
             self._settled.clear()
 
-    def _learn(self, info: ProcessInfo) -> None:
-        if info.exited or info.state == "failed":
-            self.result = info.result or ExitResult(cause="server_lost")
+    def _learn(self, result: ExitResult | None) -> None:
+        if result is not None:
+            self.result = result
             self._settle()
 
     async def _copy(self) -> None:

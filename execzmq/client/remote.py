@@ -25,7 +25,14 @@ from execzmq.protocol.wire import Frame, Message
 from execzmq.settings import LONG_POLL, PROTOCOL_VERSION, REPLIES_PER_SESSION, Settings
 from execzmq.types.events import Event
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ProcessInfo, ReadResponse, ServerInfo, TerminateReport, signal_number
+from execzmq.types.results import (
+    ExitResult,
+    ProcessInfo,
+    ReadResponse,
+    ServerInfo,
+    TerminateReport,
+    signal_number,
+)
 
 OPEN_TIMEOUT = 5.0
 """Seconds in which a server that listens must answer a new client."""
@@ -34,6 +41,9 @@ _LOG_BUDGET = Settings().log_budget
 """Bytes that a server keeps of a process where nothing else is asked for."""
 _AT_ONCE = REPLIES_PER_SESSION // 3
 """Starts, and ends, that are under way; more wait here, as the server refuses what passes its bound."""
+
+_UNASKED = 0.05
+"""Seconds for which the end of a process just started is listened for before the server is asked for it."""
 
 
 class _Session:
@@ -284,6 +294,15 @@ class RemoteProcess:
         seconds = min(timeout, LONG_POLL)
         answer = await self._ask("wait", wait=seconds, instance=self._instance, until=until, timeout=seconds)
         return process_info_from_wire(answer.content["process"])
+
+    async def ended(self, until: Literal["exited", "closed"], timeout: float) -> ExitResult | None:  # noqa: ASYNC109  # as above
+        """Wait for the end and return its result, which of a process just started is mostly on its way."""
+        if self._early is not None:
+            result = await self._early.ended(until, self._instance, min(timeout, _UNASKED))
+            if result is not None:
+                return result
+            timeout = max(0.0, timeout - _UNASKED)
+        return (await self.wait(until, timeout)).ending(until)
 
     async def info(self) -> ProcessInfo:
         """Describe the process."""

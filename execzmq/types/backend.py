@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from execzmq.types.events import Event
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ProcessInfo, ReadResponse, ServerInfo, TerminateReport
+from execzmq.types.results import ExitResult, ProcessInfo, ReadResponse, ServerInfo, TerminateReport
 
 
 class ExecProcess(Protocol):
@@ -82,6 +82,9 @@ class ExecProcess(Protocol):
 
     async def wait(self, until: Literal["exited", "closed"], seconds: float, /) -> ProcessInfo:
         """Wait at most `seconds` (at most 30) and return the description as it is then."""
+
+    async def ended(self, until: Literal["exited", "closed"], seconds: float, /) -> ExitResult | None:
+        """Wait at most `seconds` (at most 30) and return how it has ended, `None` where it has not."""
 
     async def info(self) -> ProcessInfo:
         """Describe the process."""

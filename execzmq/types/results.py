@@ -127,6 +127,14 @@ class ProcessInfo:
     failure: dict[str, Any] | None = None
     sandbox: dict[str, Any] | None = None
 
+    def ending(self, until: Literal["exited", "closed"]) -> ExitResult | None:
+        """Return how the command has ended, `None` where it, or with `closed` its streams, have not."""
+        if self.state == "failed":
+            return self.result or ExitResult(cause="failed")
+        if self.closed or (self.exited and until == "exited"):
+            return self.result or ExitResult(cause="server_lost")
+        return None
+
 
 @dataclass(slots=True, frozen=True)
 class ServerInfo:

@@ -143,7 +143,7 @@ async def test_wait_asks_within_the_long_poll_c59(backend: FakeBackend) -> None:
     fake.end(ExitResult(exit_code=0))
     await process.wait()
     await process.wait(1e6)
-    assert fake.calls == [("wait", "exited", settings.LONG_POLL)] * 2
+    assert fake.calls == [("ended", "exited", settings.LONG_POLL)] * 2
 
 
 async def test_client_methods(backend: FakeBackend) -> None:
