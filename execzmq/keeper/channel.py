@@ -44,22 +44,22 @@ class Waiting(NamedTuple):
 
 
 class Channel:
-    """Send and receive packets on a non-blocking SOCK_SEQPACKET socket, which it owns."""
+    """Send and receive packets on a non-blocking SOCK_SEQPACKET socket, which it owns.
+
+    Attributes:
+        must_flush: True while packets wait for room.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock
+        self.must_flush = False
         self._waiting: deque[Waiting] = deque()
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
 
     def fileno(self) -> int:
         """Return the socket's descriptor, -1 once closed."""
         return self._sock.fileno()
-
-    @property
-    def must_flush(self) -> bool:
-        """True while packets wait for room."""
-        return bool(self._waiting)
 
     def try_send(self, body: bytes, fds: Sequence[int] = ()) -> bool:
         """Send now; False if the socket has no room or others wait already.
@@ -72,6 +72,7 @@ class Channel:
     def send_later(self, build: Callable[[], tuple[bytes, Sequence[int]]], owned: Sequence[int] = ()) -> None:
         """Put a packet into the queue; `owned` descriptors are closed when it has been sent or dropped."""
         self._waiting.append(Waiting(build, tuple(owned)))
+        self.must_flush = True
 
     def flush(self) -> bool:
         """Send what waits until the socket has no room; True if nothing waits any more.
@@ -83,6 +84,7 @@ class Channel:
             if not self._transmit(*self._waiting[0].build()):
                 return False
             _close_all(self._waiting.popleft().owned)
+        self.must_flush = False
         return True
 
     def receive(self) -> Packet | None:
@@ -111,15 +113,8 @@ class Channel:
             _close_all(self._waiting.popleft().owned)
 
     def _transmit(self, body: bytes, fds: Sequence[int]) -> bool:
-        if len(body) <= MAX_INLINE_BYTES:
-            return self._send_packet(body, fds)
-        memfd = _memfd_with(body)
-        try:
-            return self._send_packet(b'{"memfd":%d}' % len(body), [memfd, *fds])
-        finally:
-            os.close(memfd)
-
-    def _send_packet(self, body: bytes, fds: Sequence[int]) -> bool:
+        if len(body) > MAX_INLINE_BYTES:
+            return self._transmit_in_memfd(body, fds)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             self._sock.sendmsg([body], rights, _NO_SIGNAL)
@@ -130,6 +125,13 @@ class Channel:
                 return False
             raise
         return True
+
+    def _transmit_in_memfd(self, body: bytes, fds: Sequence[int]) -> bool:
+        memfd = _memfd_with(body)
+        try:
+            return self._transmit(b'{"memfd":%d}' % len(body), [memfd, *fds])
+        finally:
+            os.close(memfd)
 
 
 def _close_all(fds: Sequence[int]) -> None:

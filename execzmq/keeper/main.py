@@ -56,6 +56,7 @@ class Keeper:
         self._first_deadline: float | None = time.monotonic() + _FIRST_CONNECTION_SECONDS
         self._poll = select.poll()
         self._callbacks: dict[int, Callable[[], object]] = {}
+        self._is_stale = False
         self._watch(listener.fileno(), self._accept)
         self._watch(wakeup, self._on_signal)
 
@@ -93,13 +94,14 @@ class Keeper:
         """Send a message, later if there is no room; without a connection, or if it ends, never."""
         if self._connection is not None:
             body = encode(message)
-            if not self._try_send(self._connection, body):
-                self._connection.send_later(lambda: (body, ()))
+            self._send_packet(self._connection, lambda: (body, ()))
 
     def send_record(self, op: str, record: Record) -> None:
         """Send a command with its descriptors, as they are when there is room for it."""
-        if self._connection is not None and not self._try_send(self._connection, *_packet_of(op, record)):
-            self._connection.send_later(lambda: _packet_of(op, record))
+        if self._connection is not None:
+            self._send_packet(
+                self._connection, lambda: (encode(record.description(op)), list(record.fds.values()))
+            )
 
     def watch_report(self, record: Record) -> None:
         """Wait until a released command has been executed, or says why not."""
@@ -107,20 +109,21 @@ class Keeper:
 
     # The loop's own work. Whatever becomes of the connection, the keeper lives on.
 
-    def _try_send(self, connection: Channel, body: bytes, fds: Sequence[int] = ()) -> bool:
-        """Send now; False if that must be done later."""
+    def _send_packet(self, connection: Channel, build: Callable[[], tuple[bytes, Sequence[int]]]) -> None:
         try:
-            return connection.try_send(body, fds)
+            if not connection.try_send(*build()):
+                connection.send_later(build)
         except OSError:
             self._disconnect()
-            return True
 
     def _serve_events(self, seconds: float | None) -> None:
-        """Wait for events and serve each, unless an earlier callback of this turn has done away with it."""
-        events = self._poll.poll(None if seconds is None else 1000 * seconds)
-        for fd, callback in [(fd, self._callbacks[fd]) for fd, _ in events]:
-            if not self._finished and self._callbacks.get(fd) is callback:
-                callback()
+        """Wait for events and serve them; those that are left here come again."""
+        self._is_stale = False
+        for fd, _ in self._poll.poll(None if seconds is None else 1000 * seconds):
+            # The number of a descriptor that has been closed since may be another's now.
+            if self._finished or self._is_stale:
+                return
+            self._callbacks[fd]()
 
     def _watch(self, fd: int, callback: Callable[[], object]) -> None:
         self._callbacks[fd] = callback
@@ -129,6 +132,7 @@ class Keeper:
     def _unwatch(self, fd: int) -> None:
         self._poll.unregister(fd)
         del self._callbacks[fd]
+        self._is_stale = True
 
     def _patience(self) -> float | None:
         """Say how long the loop may sleep, in seconds; None while every change is an event."""
@@ -177,8 +181,8 @@ class Keeper:
     def _announce_end(self, record: Record) -> None:
         if record.report >= 0 and record.released:
             self._on_report(record)
-        if self._table.get(record.process_id) is not record:
-            return
+            if self._table.get(record.process_id) is not record:
+                return
         if record.abandoned:
             self._table.forget(record)
         else:
@@ -286,11 +290,6 @@ class Keeper:
             # This may be called while reaping, when the signals have been read already.
             self._reap()
         self._finished = True
-
-
-def _packet_of(op: str, record: Record) -> tuple[bytes, list[int]]:
-    """Write a command as a message and its descriptors."""
-    return encode(record.description(op)), list(record.fds.values())
 
 
 def _rusage(usage: Any) -> dict[str, float]:

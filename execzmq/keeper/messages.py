@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from execzmq.keeper.launch import Environment, Launch, SpawnError, Tty, entries_of
+from execzmq.keeper.launch import Environment, Launch, Limit, SpawnError, Tty, entries_of
 
 PROTOCOL_VERSION = 1
 
@@ -84,7 +84,14 @@ def decode(body: bytes, kinds: dict[str, dict[str, type | tuple[type, ...]]]) ->
         MessageError: `bad_message` if it is not JSON or lacks a field, `unknown_op` if its kind is not in
             the table.
     """
-    message = _parse(body)
+    try:
+        words = body.decode("ascii")
+        # A message has no blanks around it: json.loads would search for them.
+        message, end = _DECODER.raw_decode(words)
+    except (ValueError, RecursionError) as exc:
+        raise MessageError("bad_message", f"a message is not JSON: {exc}") from exc
+    if not isinstance(message, dict) or end != len(words):
+        raise MessageError("bad_message", "a message is not a JSON object")
     op, process_id = message.get("op"), message.get("id")
     known_id = process_id if isinstance(process_id, str) else None
     if not isinstance(op, str):
@@ -94,18 +101,6 @@ def decode(body: bytes, kinds: dict[str, dict[str, type | tuple[type, ...]]]) ->
     for name, kind in kinds[op].items():
         if not isinstance(message.get(name), kind):
             raise MessageError("bad_message", f"{op}: field {name!r} is missing or wrong", op, known_id)
-    return message
-
-
-def _parse(body: bytes) -> Message:
-    try:
-        words = body.decode("ascii")
-        # A message has no blanks around it: json.loads would search for them.
-        message, end = _DECODER.raw_decode(words)
-    except (ValueError, RecursionError) as exc:
-        raise MessageError("bad_message", f"a message is not JSON: {exc}") from exc
-    if not isinstance(message, dict) or end != len(words):
-        raise MessageError("bad_message", "a message is not a JSON object")
     return message
 
 
@@ -139,38 +134,35 @@ def launch_from(message: Message) -> Launch:
         MessageError: a field has a value that no launch can have.
     """
     try:
-        return _launch_from(message)
+        if message["stdin"] not in ("null", "pipe", "fd"):
+            raise ValueError(f"stdin is {message['stdin']!r}")
+        tty, limits, passed = message.get("tty"), message.get("limits", {}), message.get("passed", {})
+        return Launch(
+            process_id=message["id"],
+            argv=tuple([raw(argument) for argument in message["argv"]]),
+            cwd=_optional_raw(message.get("cwd")),
+            env=Environment(raw(message["env"])),
+            umask=_optional_int(message.get("umask")),
+            arg0=_optional_raw(message.get("arg0")),
+            limits=_limits_from(limits),
+            tty=None if tty is None else Tty(int(tty[0]), int(tty[1]), bool(tty[2])),
+            stdin=message["stdin"],
+            merge_stderr=bool(message.get("merge_stderr", False)),
+            folder=_optional_raw(message.get("folder")),
+            drain_limit_bytes=_optional_int(message.get("drain_limit_bytes")),
+            held=bool(message.get("held", False)),
+            passed={name: int(number) for name, number in passed.items()},
+        )
     except (TypeError, ValueError, AttributeError, LookupError) as exc:
         raise MessageError("bad_message", f"spawn: {exc}", "spawn", message["id"]) from exc
 
 
-def _launch_from(message: Message) -> Launch:
-    if message["stdin"] not in ("null", "pipe", "fd"):
-        raise ValueError(f"stdin is {message['stdin']!r}")
-    tty = message.get("tty")
-    return Launch(
-        process_id=message["id"],
-        argv=tuple([raw(argument) for argument in message["argv"]]),
-        cwd=_optional_raw(message.get("cwd")),
-        env=Environment(raw(message["env"])),
-        umask=_optional_int(message.get("umask")),
-        arg0=_optional_raw(message.get("arg0")),
-        limits={
-            name: (_optional_int(soft), _optional_int(hard))
-            for name, (soft, hard) in message.get("limits", {}).items()
-        },
-        tty=None if tty is None else Tty(int(tty[0]), int(tty[1]), bool(tty[2])),
-        stdin=message["stdin"],
-        merge_stderr=bool(message.get("merge_stderr", False)),
-        folder=_optional_raw(message.get("folder")),
-        drain_limit_bytes=_optional_int(message.get("drain_limit_bytes")),
-        held=bool(message.get("held", False)),
-        passed={name: int(number) for name, number in message.get("passed", {}).items()},
-    )
+def _limits_from(pairs: dict[str, list[int | None]]) -> dict[str, Limit]:
+    return {name: (_optional_int(soft), _optional_int(hard)) for name, (soft, hard) in pairs.items()}
 
 
 def _optional_raw(value: str | None) -> bytes | None:
-    return None if value is None else raw(value)
+    return None if value is None else value.encode(_CODEC, _ERRORS)
 
 
 def _optional_int(value: int | None) -> int | None:

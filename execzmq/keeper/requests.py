@@ -119,16 +119,14 @@ class Requests:
         refused: SpawnError | None = None
         for process_id in message["ids"]:
             try:
-                self._forget_one(self._table.find(process_id))
+                record = self._table.find(process_id)
+                if record.status is None:
+                    raise SpawnError("running", None, f"process {process_id!r} still runs")
+                self._table.forget(record)
             except SpawnError as error:
                 refused = refused or error
         if refused is not None:
             raise refused
-
-    def _forget_one(self, record: Record) -> None:
-        if record.status is None:
-            raise SpawnError("running", None, f"process {record.process_id!r} still runs")
-        self._table.forget(record)
 
     def _abandon(self, message: Message, fds: list[int]) -> None:
         """End a command that nobody wants, and forget it as soon as it has ended."""

@@ -74,8 +74,14 @@ def read_report(launch: Launch, report: bytes) -> SpawnError | None:
 
 
 def _start(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> Spawned:
-    """Start, and end it again if anything is missing then."""
-    pid, release, report = (_start_held if launch.held else _start_at_once)(launch, streams, limit)
+    """Start by the cheapest way that can do it, and end it again if anything is missing then."""
+    release, report = -1, -1
+    if launch.held:
+        pid, release, report = _start_held(launch, streams, limit)
+    elif launch.tty is not None or launch.limits or launch.passed or not vfork.IS_KNOWN:
+        pid = _start_forked(launch, streams, limit)
+    else:
+        pid = vfork.start(launch, streams.theirs, limit)
     try:
         return Spawned(pid, os.pidfd_open(pid), streams.ours, release, report)
     except BaseException:
@@ -87,28 +93,21 @@ def _start(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> S
         raise
 
 
-def _argv(launch: Launch) -> list[bytes]:
-    name = launch.argv[0] if launch.arg0 is None else launch.arg0
-    return [name, *launch.argv[1:]]
-
-
-def _start_at_once(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> tuple[int, int, int]:
-    """Start by the cheapest way that can do it: pid, and no release or report."""
+def _start_forked(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> int:
+    """Start by fork, with what a command may need between fork and exec."""
     report, their_report = os.pipe()
     try:
         try:
-            plan = _plan(launch, streams, limit, their_report)
-            by_vfork = vfork.IS_KNOWN and not (plan.terminal or launch.limits or launch.passed)
-            pid = _vfork(plan, report, limit) if by_vfork else _fork(plan)
+            pid = _fork(_plan(launch, streams, limit, their_report))
         finally:
             os.close(their_report)
-        words = os.read(report, 64)
+        failure = read_report(launch, os.read(report, 64))
     finally:
         os.close(report)
-    if failure := (vfork if by_vfork else child).parse_report(words):
+    if failure is not None:
         os.waitpid(pid, 0)
-        raise explain(launch, *failure)
-    return pid, -1, -1
+        raise failure
+    return pid
 
 
 def _start_held(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> tuple[int, int, int]:
@@ -141,7 +140,7 @@ def _plan(
         limits.append((getattr(resource, f"RLIMIT_{name.upper()}"), (soft, hard)))
     return child.Plan(
         paths=candidates(launch),
-        argv=_argv(launch),
+        argv=list(launch.argv) if launch.arg0 is None else [launch.arg0, *launch.argv[1:]],
         env=launch.env,
         cwd=launch.cwd or b"/",
         umask=launch.umask,
@@ -151,17 +150,6 @@ def _plan(
         report=report,
         release=release,
     )
-
-
-def _vfork(plan: child.Plan, reader: int, limit: DescriptorLimit | None) -> int:
-    """Start with the limit on descriptors that the command inherits in force."""
-    if limit is None:
-        return vfork.start(plan, reader)
-    limit.lower()
-    try:
-        return vfork.start(plan, reader)
-    finally:
-        limit.raise_again()
 
 
 def _fork(plan: child.Plan) -> int:

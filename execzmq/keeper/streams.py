@@ -13,6 +13,8 @@ from types import TracebackType
 from execzmq.keeper.launch import Launch, Tty
 from execzmq.keeper.pty import open_pty
 
+_OUTPUTS = ((1, "stdout"), (2, "stderr"))
+
 
 class Streams:
     """Open a command's streams; leaving the context closes all that was not taken.
@@ -61,11 +63,7 @@ class Streams:
             self._open_terminal(launch.tty)
         else:
             self._open_stdin(launch, fds)
-            self._open_output("stdout", 1)
-            if launch.merge_stderr:
-                self.theirs[2] = self.theirs[1]
-            else:
-                self._open_output("stderr", 2)
+            self._open_outputs(launch.merge_stderr)
         for name, number in launch.passed.items():
             self.theirs[number] = fds[name]
 
@@ -89,10 +87,14 @@ class Streams:
         else:
             self._give(0, os.open("/dev/null", os.O_RDONLY))
 
-    def _open_output(self, name: str, number: int) -> None:
-        reader, writer = os.pipe()
-        self._give(number, writer)
-        self._keep(name, reader)
+    def _open_outputs(self, merge: bool) -> None:
+        for number, name in _OUTPUTS[:1] if merge else _OUTPUTS:
+            reader, writer = os.pipe()
+            self._given.append(writer)
+            self.theirs[number], self.ours[name] = writer, reader
+            os.set_blocking(reader, False)
+        if merge:
+            self.theirs[2] = self.theirs[1]
 
     def _give(self, number: int, fd: int) -> None:
         self.theirs[number] = fd

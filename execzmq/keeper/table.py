@@ -106,8 +106,8 @@ class Record:
 
     def close(self) -> None:
         """Close all descriptors."""
-        for name in list(self.fds):
-            self.close_name(name)
+        while self.fds:
+            os.close(self.fds.popitem()[1])
         self.close_report()
         if self.release >= 0:
             os.close(self.release)

@@ -1,18 +1,20 @@
 """A start by vfork: the function in C under subprocess.Popen, without what Popen does around it.
 
-Owns nothing. What Popen does around the function costs the keeper as much as all the rest of a start, and
-posix_spawn(3) would leave two signals ignored. The function is not public: `IS_KNOWN` tells whether its
-arguments are known for this Python.
+Owns the pipe on which the child reports. What Popen does around the function costs the keeper as much as all
+the rest of a start, and posix_spawn(3) would leave two signals ignored. The function is not public:
+`IS_KNOWN` tells whether its arguments are known for this Python.
 """
 
 from __future__ import annotations
 
 import _posixsubprocess
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from execzmq.keeper.child import Plan
-from execzmq.keeper.launch import entries_of
+from execzmq.keeper.descriptors import DescriptorLimit
+from execzmq.keeper.diagnose import candidates, explain
+from execzmq.keeper.launch import Launch, entries_of
 
 IS_KNOWN = sys.version_info < (3, 15)
 
@@ -22,47 +24,64 @@ _ALLOW_VFORK = (True,) if sys.version_info < (3, 14) else ()
 _NONE = -1
 
 
-def start(plan: Plan, reader: int) -> int:
-    """Start a command in a new session, with default signals and its descriptors 0, 1 and 2 alone.
-
-    Args:
-        plan: what to start; its terminal, limits and release are not looked at.
-        reader: the other end of `plan.report`.
+def start(launch: Launch, descriptors: Mapping[int, int], limit: DescriptorLimit | None) -> int:
+    """Start a command that needs no more than a session and its descriptors 0, 1 and 2.
 
     Returns:
-        Its process id, which the caller reaps. If it could not be executed, `plan.report` has got the reason.
+        Its process id, which the caller reaps.
 
     Raises:
-        OSError: there is no process.
+        SpawnError: it cannot be executed; there is no process.
+        OSError: no process or pipe can be made.
+        ValueError: one of its strings has a NUL byte.
     """
-    return _fork_exec(
-        plan.argv,
-        plan.paths,
+    reader, writer = os.pipe()
+    try:
+        try:
+            pid = _start(launch, descriptors, limit, (reader, writer))
+        finally:
+            os.close(writer)
+        report = os.read(reader, 64)
+    finally:
+        os.close(reader)
+    if report:
+        os.waitpid(pid, 0)
+        raise explain(launch, "exec", _errno_in(report))
+    return pid
+
+
+def _start(
+    launch: Launch, descriptors: Mapping[int, int], limit: DescriptorLimit | None, pipe: tuple[int, int]
+) -> int:
+    arguments = (
+        launch.argv if launch.arg0 is None else (launch.arg0, *launch.argv[1:]),
+        candidates(launch),
         True,  # close all other descriptors
-        (plan.report,),
-        plan.cwd,
-        entries_of(plan.env),
+        (pipe[1],),
+        launch.cwd or b"/",
+        entries_of(launch.env),
         # The command's end of each stream; ours close themselves.
-        *(plan.descriptors[0], _NONE),
-        *(_NONE, plan.descriptors[1]),
-        *(_NONE, plan.descriptors[2]),
-        *(reader, plan.report),
+        *(descriptors[0], _NONE),
+        *(_NONE, descriptors[1]),
+        *(_NONE, descriptors[2]),
+        *pipe,
         True,  # restore the signals that Python ignores
         True,  # start a session
         _NONE,  # no group of another
         *(None, None, None),  # the same user and groups
-        _NONE if plan.umask is None else plan.umask,
+        _NONE if launch.umask is None else launch.umask,
         None,  # nothing to call in the child
         *_ALLOW_VFORK,
     )
+    if limit is None:
+        return _fork_exec(*arguments)
+    limit.lower()
+    try:
+        return _fork_exec(*arguments)
+    finally:
+        limit.raise_again()
 
 
-def parse_report(report: bytes) -> tuple[str, int] | None:
-    """Read what a child wrote: the step that failed and its errno; None if it was executed.
-
-    A working directory that cannot be entered is not told from a program that cannot be executed.
-    """
-    if not report:
-        return None
-    number = report.split(b":", 2)[1]
-    return "exec", int(number, 16)
+def _errno_in(report: bytes) -> int:
+    """Read the errno in what the child wrote: the error's class, its number and where it came from."""
+    return int(report.split(b":", 2)[1], 16)

@@ -1,4 +1,4 @@
-"""The start by vfork alone: what the child reports, and that an unknown Python does without it."""
+"""The start by vfork alone: what fails is named and leaves nothing, and an unknown Python does without it."""
 
 import os
 from pathlib import Path
@@ -6,41 +6,27 @@ from pathlib import Path
 import pytest
 
 from execzmq.keeper import vfork
-from execzmq.keeper.child import Plan
+from execzmq.keeper.launch import SpawnError
 from execzmq.keeper.spawn import spawn
-from tests.keeper.harness import ENV, shell
-from tests.keeper.test_spawn import finish
+from execzmq.keeper.tree import descendants
+from tests.keeper.harness import launch, shell
+from tests.keeper.test_spawn import finish, open_fds
 
 
-def report_of(path: bytes, cwd: bytes = b"/") -> bytes:
-    """Start and reap what is at a path, and return what the child reported."""
-    reader, report = os.pipe()
-    null = os.open("/dev/null", os.O_RDWR)
-    try:
-        pid = vfork.start(
-            Plan([b"/no/such", path], [b"x"], ENV, cwd, None, {0: null, 1: null, 2: null}, False, [], report),
-            reader,
-        )
-        os.waitpid(pid, 0)
-    finally:
-        os.close(report)
-        os.close(null)
-    with open(reader, "rb") as file:
-        return file.read()
+def test_refusal_leaves_no_process_and_no_descriptor() -> None:
+    """A program that cannot be executed has been reaped when its name is told."""
+    before = open_fds()
+    with pytest.raises(SpawnError) as refused:
+        vfork.start(launch("/etc/passwd"), {0: 0, 1: 1, 2: 2}, None)
+    assert refused.value.reason == "not_executable"
+    assert open_fds() == before
+    assert not descendants(os.getpid())
 
 
-def test_report_is_empty_where_the_program_runs() -> None:
-    """The pipe ends at exec, without a word."""
-    assert vfork.parse_report(report_of(b"/bin/true")) is None
-
-
-@pytest.mark.parametrize(
-    ("path", "cwd", "number"),
-    [(b"/no/program", b"/", 2), (b"/etc/passwd", b"/", 13), (b"/bin/true", b"/etc/passwd", 20)],
-)
-def test_report_names_the_errno(path: bytes, cwd: bytes, number: int) -> None:
-    """Whatever failed, its errno is known."""
-    assert vfork.parse_report(report_of(path, cwd)) == ("exec", number)
+def test_later_folder_of_path_is_tried() -> None:
+    """Neither a missing folder nor a file that may not be executed ends the search."""
+    wanted = launch("sh", "-c", "exit 7", env={b"PATH": b"/no/such:/etc/passwd:/usr/bin:/bin"})
+    assert finish(spawn(wanted, {})).status == 7
 
 
 def test_unknown_python_starts_by_fork(monkeypatch: pytest.MonkeyPatch, short_tmp: Path) -> None:
