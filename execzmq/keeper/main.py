@@ -12,6 +12,7 @@ import errno
 import gc
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -78,6 +79,8 @@ class Keeper:
             self._connection = None
         for record in self._table:
             self._table.forget(record)
+        # A signal would still be written there: without a reader that is a signal again, without end.
+        signal.set_wakeup_fd(-1)
         os.close(self._wakeup)
 
     # What a request may ask of the loop.

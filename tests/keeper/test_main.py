@@ -450,3 +450,16 @@ async def test_quit_needs_an_end_of_all(short_tmp: Path) -> None:
     await own.client.aclose()
     assert not is_alive(own.client.pid)
     assert not own.is_lost
+
+
+def test_signal_at_the_very_end_is_the_end(short_tmp: Path) -> None:
+    """A signal that comes when the keeper has closed everything does not keep it going."""
+    program = (
+        "import os, signal, sys\n"
+        "from execzmq.keeper import main, signals\n"
+        "wakeup = signals.take_over()\n"
+        "keeper = main.Keeper(main.Listener(os.fsencode(sys.argv[1])), wakeup, main.DescriptorLimit())\n"
+        "keeper.close()\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(short_tmp)], check=True, timeout=10)
