@@ -4,6 +4,7 @@ A test file of a backend runs all `CHECKS`, each on a fresh one. Knows none of t
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -11,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from execzmq.client.run import start_whole
 from execzmq.errors import (
     CommandNotFound,
     Conflict,
@@ -356,6 +358,19 @@ async def waiting(backend: ExecBackend) -> None:
     assert info.result is not None
     assert info.result.exit_code == 0
     assert await process.ended("exited", 10.0) == await process.ended("closed", 10.0) == info.result
+
+
+@check
+async def cancelled_starts(backend: ExecBackend) -> None:
+    """A start that is cancelled at any moment, by one who ends what may have begun, leaves no command."""
+    for turns in range(12):
+        starting = asyncio.create_task(start_whole(backend, words("sleep", "60")))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await (await starting).terminate(0.0)
+    assert [info for info in await backend.list_processes() if not info.exited] == []
 
 
 @check

@@ -134,12 +134,15 @@ class FakeBackend:
         self.calls: list[str] = []
         self._on_start = on_start
 
+    def new_process_id(self) -> str:
+        return f"fake-{len(self.processes)}"
+
     async def start(self, params: ExecParams) -> FakeProcess:
         self.started.append(params)
+        process = FakeProcess(params.process_id or self.new_process_id(), self.steps)
+        self.processes[process.process_id] = process
         if self._on_start is not None:
             await self._on_start()
-        process = FakeProcess(params.process_id or f"fake-{len(self.processes)}", self.steps)
-        self.processes[process.process_id] = process
         return process
 
     async def attach(self, id_or_name: str) -> FakeProcess:

@@ -123,6 +123,10 @@ class LocalBackend:
 
     # ExecBackend
 
+    def new_process_id(self) -> str:
+        """Return an id that no process has; see ExecBackend."""
+        return self.table.new_id()
+
     async def start(self, params: ExecParams, session: str = "local") -> LocalProcess:
         """Start a command for a session; see ExecBackend. Cancelling leaves the command running."""
         process, starting, _ = self.begin(params, session)

@@ -96,6 +96,7 @@ async def _run(
     from execzmq.cli.foreground import DRAIN, end_tree
     from execzmq.cli.relay import Relay
     from execzmq.client.limit import within
+    from execzmq.client.run import start_whole
 
     if not interactive and is_waiting():
         say.line("the command reads nothing from stdin; add -i to pass it on")
@@ -104,7 +105,7 @@ async def _run(
             async with connected(on, start=True) as backend:
                 more = {"stdin": interactive, "backpressure": "pause", "drain_limit": DRAIN}
                 params = params_of(backend, asked, **more, **_terminal(tty))
-                process = await _started(backend, params)
+                process = await start_whole(backend, params)
                 relay.begin(process)
                 limit = None if params.timeout is None else params.timeout + params.timeout_grace + DRAIN
                 work = _stand_for(process, interactive, tty, detach_keys)
@@ -120,19 +121,6 @@ def _terminal(tty: bool) -> dict[str, Any]:
     from execzmq.cli.terminal import size_of
 
     return {"tty": True, "size": size_of(0, 1, 2)}
-
-
-async def _started(backend: ExecBackend, params: ExecParams) -> ExecProcess:
-    """Start the command; cancelled meanwhile, end it, so that nothing is left that nobody knows of."""
-    starting = asyncio.ensure_future(backend.start(params))
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        from execzmq.errors import ExecZMQError
-
-        with contextlib.suppress(ExecZMQError):
-            await (await starting).terminate(0.0)
-        raise
 
 
 async def _stand_for(

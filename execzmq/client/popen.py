@@ -248,7 +248,7 @@ class _Ends:
 
 
 async def _open(client: Client, plan: Plan, ends: _Ends) -> Pump:
-    pump = Pump(await start_whole(client.aio.backend, plan), ends.sinks, ends.source)
+    pump = Pump(await start_whole(client.aio.backend, plan.params), ends.sinks, ends.source)
     for task in pump.tasks:
         client.portal.keep(task)
     return pump

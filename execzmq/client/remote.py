@@ -113,16 +113,21 @@ class RemoteBackend:
         """Return the random id under which the server knows this client."""
         return self._connection.session
 
+    def new_process_id(self) -> str:
+        """Return an id whose broadcasts this client hears from the first on."""
+        return self._connection.new_process_id()
+
     async def start(self, params: ExecParams) -> RemoteProcess:
         """Start a command; see `ExecBackend`. Cancelled, it may have been started all the same."""
         content, buffers = params_to_wire(params)
         early = None
         if params.backpressure == "pause":
             self._connection.cursors.hurry()
-        if params.process_id is None:
+        process_id = self.new_process_id() if params.process_id is None else params.process_id
+        if self._connection.topics.is_own(process_id):
             # Its broadcasts are subscribed already, and kept from the first on.
-            content["process_id"] = self._connection.new_process_id()
-            early = Early(self._connection, content["process_id"])
+            content["process_id"] = process_id
+            early = Early(self._connection, process_id)
         try:
             async with self._shared.starting:
                 answer = await self._begin(content, buffers)

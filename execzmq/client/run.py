@@ -10,6 +10,7 @@ import contextlib
 import subprocess
 import warnings
 from collections.abc import AsyncIterator, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from execzmq import settings
@@ -29,6 +30,7 @@ from execzmq.errors import (
 )
 from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
+from execzmq.types.params import ExecParams
 from execzmq.types.results import ExitResult
 
 _NOTHING = memoryview(b"")
@@ -62,7 +64,7 @@ async def run(backend: ExecBackend, plan: Plan, under_way: set[ExecProcess]) -> 
     source: Source | None = None
     try:
         source = None if plan.stdin is None else open_source(plan.stdin)
-        process = await start_whole(backend, plan)
+        process = await start_whole(backend, plan.params)
         under_way.add(process)
         try:
             result = await _carry_out(process, plan, sinks, source)
@@ -79,17 +81,15 @@ async def run(backend: ExecBackend, plan: Plan, under_way: set[ExecProcess]) -> 
     return _completed(plan, sinks, result)
 
 
-async def start_whole(backend: ExecBackend, plan: Plan) -> ExecProcess:
-    """Start the command; cancelled in between, end it too, so that nothing is left that nobody knows of."""
-    loop = asyncio.get_running_loop()
-    over = loop.create_future()  # cancelling the caller cancels this wait, not the start
-    starting = loop.create_task(_start(backend, plan, over))
+async def start_whole(backend: ExecBackend, params: ExecParams) -> ExecProcess:
+    """Start a command; cancelled in between, end it too, so that nothing is left that nobody knows of."""
+    if params.process_id is None:
+        params = replace(params, process_id=backend.new_process_id())
     try:
-        await over
+        return await backend.start(params)
     except asyncio.CancelledError:
-        await _finish(_end_started(starting))
+        await _finish(_end_if_started(backend, params))
         raise
-    return starting.result()
 
 
 async def end_tree(process: ExecProcess) -> None:
@@ -113,18 +113,11 @@ async def feed(process: ExecProcess, source: Source | None, data: memoryview = _
         return  # as with a pipe whose reader has gone
 
 
-async def _start(backend: ExecBackend, plan: Plan, over: asyncio.Future[None]) -> ExecProcess:
-    """Start the command and say when that is over, whatever it came to: sooner than `shield` would."""
-    try:
-        return await backend.start(plan.params)
-    finally:
-        if not over.done():
-            over.set_result(None)
-
-
-async def _end_started(starting: asyncio.Future[ExecProcess]) -> None:
+async def _end_if_started(backend: ExecBackend, params: ExecParams) -> None:
+    """End what a start that was cancelled may have begun: who asks after it is answered after it."""
+    assert params.process_id is not None
     with contextlib.suppress(ExecZMQError):
-        await _end(await starting)
+        await _end(await backend.attach(params.process_id))
 
 
 async def _end(process: ExecProcess) -> None:

@@ -118,9 +118,13 @@ class Topics:
             if not listeners:
                 del self._listeners[key]
 
+    def is_own(self, process_id: str) -> bool:
+        """Tell whether this client has made that id, so that it is subscribed since the connection."""
+        return process_id.startswith(self._own)
+
     def hold(self, process_id: str) -> bool:
         """Subscribe to a process; return whether that is new, so that `settle` is needed."""
-        if process_id.startswith(self._own):
+        if self.is_own(process_id):
             return False
         self._holders[process_id] += 1
         if self._holders[process_id] == 1:

@@ -104,8 +104,11 @@ class ExecBackend(Protocol):
     def is_local(self) -> bool:
         """Tell whether the caller's own cwd and env mean the same there."""
 
+    def new_process_id(self) -> str:
+        """Return an id that no process has and no other client makes, to start a command under."""
+
     async def start(self, params: ExecParams) -> ExecProcess:
-        """Start a command.
+        """Start a command; cancelled, it may have been started all the same.
 
         Raises:
             SpawnFailed and its subclasses: it could not be started, by name.
