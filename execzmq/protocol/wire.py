@@ -38,7 +38,6 @@ _SIGNATURE, _HEADER, _CONTENT, _BUFFERS = 1, 2, 5, 6
 _PARTS = ("header", "parent header", "metadata", "content")
 _LIMITS = (MAX_HEADER, MAX_HEADER, MAX_HEADER, MAX_CONTENT)
 _EMPTY = b"\x80"
-_SIGNATURE_BYTES = 64
 _HEADER_FIELDS = ("msg_id", "msg_type", "session")
 _MAX_ID = 256
 _unpackb: Callable[..., object] = msgpack.unpackb
@@ -166,9 +165,9 @@ class Codec:
         """
         parts = self._verified(frames)
         header = _unpack_header(parts[0])
-        parent = _unpack(parts[1], "parent header")
-        metadata = _unpack(parts[2], "metadata")
-        content = _unpack(parts[3], "content")
+        parent = {} if parts[1] == _EMPTY else _unpack(parts[1], "parent header")
+        metadata = {} if parts[2] == _EMPTY else _unpack(parts[2], "metadata")
+        content = {} if parts[3] == _EMPTY else _unpack(parts[3], "content")
         buffers = list(frames[_BUFFERS:])
         if self.digests and buffers:
             _check_digests(buffers, metadata.get("digests"))
@@ -194,10 +193,7 @@ class Codec:
     def _is_signed(self, frames: Sequence[Frame]) -> bool:
         if not self._key:
             return True
-        signature = frames[_SIGNATURE]
-        if len(signature) != _SIGNATURE_BYTES:
-            return False
-        return hmac.compare_digest(signature, self._sign(frames[_HEADER:_BUFFERS]))
+        return hmac.compare_digest(frames[_SIGNATURE], self._sign(frames[_HEADER:_BUFFERS]))
 
     def _verified(self, frames: Sequence[Frame]) -> Sequence[Frame]:
         if len(frames) < _BUFFERS or frames[0] != DELIMITER:
@@ -239,14 +235,12 @@ def _unpack_header(frame: Frame) -> dict[str, Any]:
     header = _unpack(frame, "header")
     for name in _HEADER_FIELDS:
         value = header.get(name)
-        if not isinstance(value, str) or not 0 < len(value) <= _MAX_ID:
+        if type(value) is not str or not 0 < len(value) <= _MAX_ID:
             raise RemoteProtocolError(f"the header of a message has no {name} of 1 to {_MAX_ID} characters")
     return header
 
 
 def _unpack(frame: Frame, name: str) -> dict[str, Any]:
-    if len(frame) == 1 and frame == _EMPTY:
-        return {}
     try:
         value = _unpackb(frame, max_ext_len=0) if len(frame) <= MAX_CONTAINERS else _unpack_large(frame)
     except _UNPACK_ERRORS as error:

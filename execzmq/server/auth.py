@@ -43,9 +43,12 @@ class Peer:
         return self.role == "owner" and topic.startswith((b"p.", b"s.")) and len(topic) <= 160
 
 
+_OWNERS_PEER = Peer(_OWNER, "owner")
+
+
 def peer_of(user_id: str | None) -> Peer | None:
     """Return the peer whose connection ZAP let in under this id, `None` if it let in nobody of that id."""
-    return Peer(user_id, "owner") if user_id == _OWNER else None
+    return _OWNERS_PEER if user_id == _OWNER else None
 
 
 def judge(request: list[bytes], uid: int) -> list[bytes]:
