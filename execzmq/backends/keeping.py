@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from execzmq.errors import InvalidState
+from execzmq.errors import ConnectionFailed, InvalidState
 from execzmq.keeper.client import (
     KeeperClient,
     KeeperLost,
@@ -74,11 +74,14 @@ class Keeping:
         """Connect to the keeper that is there, else to a new one; `found` is told of each command it has.
 
         Raises:
-            KeeperRefused, KeeperStartError, KeeperLost: as `KeeperClient.connect_or_launch` says.
+            ConnectionFailed: it does not serve this process or does not answer, or none can be started.
         """
-        self._client = await KeeperClient.connect_or_launch(
-            self._folder, self._mode, on_process=found, on_exit=self._on_exit, on_lost=self._lost
-        )
+        try:
+            self._client = await KeeperClient.connect_or_launch(
+                self._folder, self._mode, on_process=found, on_exit=self._on_exit, on_lost=self._lost
+            )
+        except (KeeperRefused, KeeperStartError, KeeperLost) as error:
+            raise ConnectionFailed(f"no keeper for {self._folder}: {error}") from error
         self._on_pid(self._client.pid)
 
     async def close(self, *, keeps: bool) -> None:
@@ -106,7 +109,7 @@ class Keeping:
         dead = self._client
         try:
             await self.connect(lambda process: process.close())
-        except (KeeperLost, KeeperRefused, KeeperStartError) as error:
+        except ConnectionFailed as error:
             log.error("the keeper has died and there is no other: %s", error)
             return
         if dead is not None:

@@ -59,7 +59,7 @@ class LocalBackend:
         self.table = ProcessTable()
         self.readers = Readers()
         self.scanner = TreeScanner(0, self._scopes)
-        self.base_env, self.base_cwd = dict(os.environb), os.getcwdb()
+        self.base_env, self.base_cwd = dict(os.environb), _own_folder()
         self.listener: Listener = Nobody()
         self.clock = time.time
         self.started_at = time.time()
@@ -91,12 +91,7 @@ class LocalBackend:
     async def open_private(cls, settings: Settings | None = None) -> LocalBackend:
         """Open a backend of this Python's own; closing it ends its processes and removes its logs."""
         folder = Path(tempfile.mkdtemp(prefix="execzmq-"))
-        backend = cls(folder, settings or Settings(), private=True)
-        try:
-            return await cls._open(backend)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        return await cls._open(cls(folder, settings or Settings(), private=True))
 
     @classmethod
     async def _open(cls, backend: LocalBackend) -> LocalBackend:
@@ -106,8 +101,12 @@ class LocalBackend:
         def found(process: SpawnedProcess) -> None:
             left[process.process_id] = process  # the keeper's process_id is the key of our spec
 
-        await backend._keeping.connect(found)
-        restore(backend, records, left)
+        try:
+            await backend._keeping.connect(found)
+            restore(backend, records, left)
+        except BaseException:
+            await backend.aclose()
+            raise
         backend._housekeeping.start()
         return backend
 
@@ -214,10 +213,8 @@ class LocalBackend:
         existing = self.table.get(process_id)
         if existing is not None and existing.life is not Life.FAILED:
             if params.process_id is None or existing.spec.digest != digest:
-                message = (
-                    f"the process_id {process_id!r} is taken by another command; choose another or forget it"
-                )
-                raise Conflict(message, process_id=process_id)
+                message = f"the process_id {process_id!r} is taken by another command; choose another"
+                raise Conflict(f"{message}, or forget it", process_id=process_id)
             return existing, self._starting.get(process_id), True
         self.table.check_new(process_id, params.name)
         return *self._begin(params, process_id, session, digest), False
@@ -247,10 +244,14 @@ class LocalBackend:
         return process, starting
 
     def _spawned(self, process: ManagedProcess, spawned: SpawnedProcess) -> None:
-        starting = self._starting.pop(process.process_id)
-        pumps, feeder = connect_streams(self, process, spawned)
+        try:
+            pumps, feeder = connect_streams(self, process, spawned)
+        except OSError as error:
+            self.keeper.abandon(process.spec.key)
+            self._spawn_failed(process, error)
+            return
         process.started(spawned.pid, spawned.pidfd, pumps, feeder)
-        starting.succeed(None)
+        self._starting.pop(process.process_id).succeed(None)
 
     def _spawn_failed(self, process: ManagedProcess, reason: Exception) -> None:
         starting = self._starting.pop(process.process_id)
@@ -347,3 +348,11 @@ class LocalBackend:
         if self.journal.is_behind or self.journal.records > _JOURNAL_SLACK + 4 * len(self.table):
             with contextlib.suppress(OSError):  # there may be room the next time
                 self.journal.compact(record for process in self.table for record in journal_records(process))
+
+
+def _own_folder() -> bytes:
+    """Return the folder of this process, or one that is always there where it has been removed."""
+    try:
+        return os.getcwdb()
+    except FileNotFoundError:
+        return b"/"

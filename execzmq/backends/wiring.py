@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 def connect_streams(
     backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProcess, *, adopted: bool = False
 ) -> tuple[list[StreamPump], StdinFeeder | None]:
-    """Take over the descriptors of a command; those of no use here are closed."""
+    """Take over the descriptors of a command; those of no use here are closed.
+
+    Raises:
+        OSError: no descriptor is free; all of the command's are closed.
+    """
     fds = spawned.fds
+    try:
+        writer = os.dup(fds["pty"]) if "pty" in fds else fds.pop("stdin", -1)
+    except OSError:
+        spawned.close()
+        raise
     pumps = [_pump(backend, process, stream, source) for stream, source in _sources(fds)]
     feeder = None
-    writer = os.dup(fds["pty"]) if "pty" in fds else fds.pop("stdin", -1)
     if writer != -1:
         feeder = _feeder(backend, process, writer, fds.pop("in", -1), adopted)
     for name in ("pty", "stdout", "stderr", "mid_r", "mid_w"):

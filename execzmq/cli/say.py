@@ -54,16 +54,19 @@ def gap(event: Gap) -> None:
 
 def failure(error: BaseException) -> int:
     """Tell of an error in one line and return the exit status for it."""
-    if isinstance(error, errors.ExecZMQError):
-        line(str(error))
-        return status_of_error(error)
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, BrokenPipeError) and not isinstance(error, errors.ExecZMQError):
         return broken_pipe()
+    line(text_of(error))
+    return status_of_error(error) if isinstance(error, errors.ExecZMQError) else FAILED
+
+
+def text_of(error: BaseException) -> str:
+    """Return what a person is told of an error, in one line."""
+    if isinstance(error, errors.ExecZMQError):
+        return str(error)
     if isinstance(error, OSError):
-        line(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
-        return FAILED
-    line(f"internal error, please report it: {type(error).__name__}: {error} ({_place(error)})")
-    return FAILED
+        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    return f"internal error, please report it: {type(error).__name__}: {error} ({_place(error)})"
 
 
 def broken_pipe() -> int:

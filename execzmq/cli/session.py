@@ -32,10 +32,7 @@ def go(work: Coroutine[Any, Any, int]) -> int:
 def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Tell of a fault in a callback or task that nobody waits for, without its traceback."""
     error = context.get("exception")
-    if isinstance(error, BaseException):
-        say.failure(error)
-    else:
-        say.line(str(context.get("message")))
+    say.line(say.text_of(error) if isinstance(error, BaseException) else str(context.get("message")))
 
 
 @contextlib.asynccontextmanager

@@ -287,6 +287,8 @@ class KeeperClient:
                 self._process.kill()
             if isinstance(exc, KeeperLost):
                 return False
+            if isinstance(exc, TimeoutError):
+                raise KeeperRefused("silent", "the keeper does not answer; is it stopped?") from None
             raise
         return True
 

@@ -16,7 +16,7 @@ class KeeperRefused(Exception):
     """The keeper does not serve this process.
 
     Attributes:
-        reason: `busy`, `wrong_user` or `descendant`, or `silent` where it does not even take connections.
+        reason: `busy`, `wrong_user` or `descendant`, or `silent` where it does not answer.
     """
 
     def __init__(self, reason: str, message: str) -> None:

@@ -5,12 +5,15 @@ import contextlib
 import logging
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from execzmq.backends import closing, keeping
 from execzmq.backends.closing import end_all
 from execzmq.backends.local import LocalBackend
+from execzmq.errors import ConnectionFailed
+from execzmq.keeper import client
 from execzmq.settings import Settings
 from tests.commands import shell, until_output, words
 from tests.disk import fill_disk
@@ -58,6 +61,27 @@ async def test_a_start_that_does_not_come_to_its_end(short_limits: None) -> None
         assert starting is not None
         await asyncio.wait_for(backend.end_all("test", 0.0), ms(5000))
         os.kill(keeper, signal.SIGCONT)
+
+
+async def test_a_keeper_that_does_not_answer_the_next_backend(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an error that says so, in a stated time, and what the keeper has is left alone."""
+    monkeypatch.setattr(client, "_HELLO_SECONDS", ms(300))
+    first = await LocalBackend.open(short_tmp, Settings())
+    keeper = first.keeper.pid
+    process = await first.start(words("sleep", "1000"))
+    await first.aclose()
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        with pytest.raises(ConnectionFailed, match="does not answer"):
+            await LocalBackend.open(short_tmp, Settings())
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    monkeypatch.undo()
+    async with contextlib.aclosing(await LocalBackend.open(short_tmp, Settings())) as backend:
+        await (await backend.attach(process.process_id)).terminate(0.0)
+    await asyncio.to_thread(os.waitpid, keeper, 0)
 
 
 async def test_a_full_disk_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:

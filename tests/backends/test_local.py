@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from execzmq.backends import closing, keeping
+from execzmq.backends import closing, keeping, local
 from execzmq.backends.local import LocalBackend
 from execzmq.backends.local_process import LocalProcess
 from execzmq.errors import (
@@ -22,6 +22,7 @@ from execzmq.errors import (
     ServerLost,
     SpawnFailed,
 )
+from execzmq.keeper.handover import SpawnedProcess
 from execzmq.process.journal import Journal
 from execzmq.types.events import Failed
 from tests.commands import (
@@ -158,6 +159,35 @@ async def test_old_handle_of_a_replaced_failure() -> None:
             await old.read()
     finally:
         await backend.aclose()
+
+
+async def test_a_command_whose_streams_cannot_be_taken_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has asked for it gets an answer, nothing of it is left, and the next start is like any other."""
+
+    def refuse(_backend: object, _process: object, spawned: SpawnedProcess) -> None:
+        spawned.close()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    backend = await LocalBackend.open_private()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(local, "connect_streams", refuse)
+            async with deadline(10):
+                with pytest.raises(SpawnFailed, match="Too many open files"):
+                    await backend.start(words("sleep", "60", process_id="p"))
+        assert only(await all_events(await backend.attach("p")), Failed).seq == 1
+        await until_alone(backend.keeper.pid)
+        await all_events(await backend.start(shell("true", process_id="p")))
+    finally:
+        await backend.aclose()
+
+
+async def until_alone(pid: int) -> None:
+    """Wait until a process has no children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    async with deadline(10):
+        while await asyncio.to_thread(children.read_text):
+            pass
 
 
 async def test_failing_start_in_parallel_c64() -> None:
