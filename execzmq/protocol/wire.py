@@ -40,6 +40,8 @@ _LIMITS = (MAX_HEADER, MAX_HEADER, MAX_HEADER, MAX_CONTENT)
 _EMPTY = b"\x80"
 _HEADER_FIELDS = ("msg_id", "msg_type", "session")
 _MAX_ID = 256
+_HASH_BLOCK = 64
+"""Bytes of a block of SHA-256, to which HMAC pads its key."""
 _unpackb: Callable[..., object] = msgpack.unpackb
 _CONTAINERS = (dict, list)
 _UNPACK_ERRORS = (ValueError, TypeError, OverflowError, msgpack.UnpackException)
@@ -84,6 +86,25 @@ def split(frames: Sequence[Frame]) -> tuple[list[Frame], list[Frame]]:
     raise RemoteProtocolError(f"no {DELIMITER.decode()} among the first {MAX_ROUTING + 1} frames")
 
 
+class _Mac:
+    """HMAC-SHA256 (RFC 2104) of many messages under one key, whose two hashes are begun once.
+
+    `hmac` looks its algorithm up anew for each message: a sixth of what a server does for a short command.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        block = (sha256(key).digest() if len(key) > _HASH_BLOCK else key).ljust(_HASH_BLOCK, b"\0")
+        self._inner = sha256(bytes(byte ^ 0x36 for byte in block))
+        self._outer = sha256(bytes(byte ^ 0x5C for byte in block))
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature as lower-case hex."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(data)
+        outer.update(inner.digest())
+        return outer.hexdigest().encode()
+
+
 class Codec:
     """Write and read the messages of one side of one connection.
 
@@ -98,7 +119,7 @@ class Codec:
         self.session = session
         self.digests = digests
         self._username = username
-        self._key = key
+        self._mac = _Mac(key) if key else None
         self._pack: Callable[[object], bytes] = msgpack.Packer(use_bin_type=True).pack
         self._prefix = secrets.token_hex(6)
         self._numbers = itertools.count(1)
@@ -186,12 +207,10 @@ class Codec:
             return None
 
     def _sign(self, parts: Sequence[Frame]) -> bytes:
-        if not self._key:
-            return b""
-        return hmac.digest(self._key, b"".join(parts), "sha256").hex().encode()
+        return b"" if self._mac is None else self._mac.sign(b"".join(parts))
 
     def _is_signed(self, frames: Sequence[Frame]) -> bool:
-        if not self._key:
+        if self._mac is None:
             return True
         return hmac.compare_digest(frames[_SIGNATURE], self._sign(frames[_HEADER:_BUFFERS]))
 

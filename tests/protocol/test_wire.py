@@ -1,6 +1,7 @@
 """Frames: signatures before all else, bounds by name, one kind of error for each kind of fault."""
 
 import ast
+import hmac
 import inspect
 from typing import Any
 
@@ -111,6 +112,15 @@ def test_same_frames_decode_twice_c56(codec: Codec) -> None:
     """A codec remembers nothing, so two consumers in one process can read the same bytes."""
     frames = codec.encode("x", {})
     assert codec.decode(frames) == codec.decode(frames)
+
+
+@pytest.mark.parametrize("key", [b"k", b"k" * 36, b"k" * 63, b"k" * 64, b"k" * 65, bytes(range(256)) * 4])
+def test_signature_is_that_of_hmac(key: bytes) -> None:
+    """The standard library says the same for keys shorter and longer than a block of the hash."""
+    codec = Codec(key, "s")
+    for content in ({}, {"a": b"\0" * 100}, {"b": "c" * 70_000}):
+        _, signature, *parts = codec.encode("info_request", content)
+        assert signature == hmac.new(key, b"".join(parts), "sha256").hexdigest().encode()
 
 
 def test_empty_key_means_no_signature() -> None:
