@@ -47,6 +47,13 @@ async def start_or_give_up(starting: Awaitable[None], give_up: Callable[[], None
         give_up()
 
 
+async def cancel_all(tasks: set[asyncio.Task[object]]) -> None:
+    """Cancel tasks and wait until they are no more."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _within(seconds: float, tasks: list[asyncio.Future[object]]) -> None:
     if not tasks:
         return

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from execzmq.backends.closing import end_all, start_or_give_up
+from execzmq.backends.closing import cancel_all, end_all, start_or_give_up
 from execzmq.backends.keeping import Keeping
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.listening import Listener, Nobody
@@ -26,7 +26,7 @@ from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.records import end_record, forget_record, journal_records, note_start
 from execzmq.backends.restore import restore
 from execzmq.backends.wiring import connect_streams
-from execzmq.errors import Conflict, ExecZMQError, InvalidState, to_wire
+from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.outcome import Outcome
 from execzmq.process import guards
@@ -61,8 +61,7 @@ class LocalBackend:
         self.scanner = TreeScanner(0, self._scopes)
         self.base_env, self.base_cwd = dict(os.environb), _own_folder()
         self.listener: Listener = Nobody()
-        self.clock = time.time
-        self.started_at = time.time()
+        self.clock, self.started_at = time.time, time.time()
         self.statistics = {"started": 0, "failed": 0, "ended": 0}
         self._private = private
         self.journal = Journal(folder / "journal")
@@ -77,7 +76,7 @@ class LocalBackend:
             on_lost=self._keeper_lost,
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )
-        self._closed = False
+        self._closed = self._is_ending = False
 
     @classmethod
     async def open(cls, folder: Path, settings: Settings) -> LocalBackend:
@@ -168,9 +167,7 @@ class LocalBackend:
         keeps = bool(self._held())
         self._closed = True
         self._housekeeping.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
         for process in [*self.table, *self._discarding]:
             process.release()
             process.log.close()
@@ -182,7 +179,8 @@ class LocalBackend:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     async def end_all(self, asked_by: str, grace: float | None = None) -> None:
-        """End all that is left of every process, all at once; return when it has ended, or cannot in time."""
+        """End all that is left of every process, as far as it can be in time, and start nothing any more."""
+        self._is_ending = True
         grace = self.settings.shutdown_grace if grace is None else grace
         ends = [self._end(process, asked_by, grace) for process in self._held()]
         await end_all(ends, grace, self._held)
@@ -204,9 +202,11 @@ class LocalBackend:
 
         Raises:
             Conflict, InvalidRequest, LimitExceeded, SandboxUnavailable: nothing was begun.
-            InvalidState: the backend is closed.
+            InvalidState: the backend is closed. ServerLost: it is ending.
         """
         self._require_open()
+        if self._is_ending:
+            raise ServerLost("the server is ending and starts nothing any more")
         check_params(params)
         process_id = self.table.new_id() if params.process_id is None else params.process_id
         digest = digest_of(params)

@@ -23,6 +23,9 @@ from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.events import Event, Gap, Output
 from execzmq.types.results import ExitResult, ProcessInfo, ReadResponse, ServerInfo, TerminateReport
 
+_ANSWER = 1.0
+"""Seconds for the answer of a server that was asked to wait for less than a long poll."""
+
 
 class AsyncProcess:
     """A process, started or found; any number of these may speak of one process.
@@ -169,11 +172,24 @@ class AsyncProcess:
         until: Literal["exited", "closed"] = "closed" if closed else "exited"
         while True:
             left = settings.LONG_POLL if deadline is None else max(deadline - loop.time(), 0.0)
-            result = await self._process.ended(until, min(left, settings.LONG_POLL))
+            result = await self._ended(until, min(left, settings.LONG_POLL))
             if result is not None:
                 return result
             if deadline is not None and loop.time() >= deadline:
                 raise WaitTimeout(f"process {self.process_id} has not {until} within {timeout:g} s")
+
+    async def _ended(self, until: Literal["exited", "closed"], seconds: float) -> ExitResult | None:
+        """Wait for the end; a server that does not answer is waited for little longer than asked."""
+        if seconds >= settings.LONG_POLL:
+            return await self._process.ended(until, seconds)  # it has limits of its own
+        scope = asyncio.timeout(seconds + _ANSWER)
+        try:
+            async with scope:
+                return await self._process.ended(until, seconds)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            return None
 
     async def info(self) -> ProcessInfo:
         """Describe the process.
@@ -217,7 +233,7 @@ class AsyncClient:
     def __init__(self, backend: ExecBackend) -> None:
         self._backend = backend
         self._closed = False
-        self._runs: set[ExecProcess] = set()
+        self._runs: set[runs.Ender] = set()
 
     @property
     def backend(self) -> ExecBackend:
@@ -292,7 +308,8 @@ class AsyncClient:
         """End what `run` still runs, then release all; idempotent. A local client ends its processes."""
         if not self._closed:
             self._closed = True
-            await asyncio.gather(*map(runs.end_tree, self._runs))
+            await asyncio.gather(*(end() for end in tuple(self._runs)))
+            await runs.cleaned_up()
             await self._backend.aclose()
 
     async def __aenter__(self) -> AsyncClient:

@@ -24,25 +24,36 @@ CLEANUP_TIME = settings.CALL_TIMEOUT + 5.0
 class _Call(Generic[T]):
     """One coroutine on its way to the loop and its outcome on the way back."""
 
-    __slots__ = ("_coroutine", "_finished", "_has_begun", "_task", "_value", "cancelled", "error")
+    __slots__ = (
+        "_coroutine",
+        "_finished",
+        "_has_begun",
+        "_is_submitted",
+        "_task",
+        "_value",
+        "cancelled",
+        "error",
+    )
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
         self._finished = threading.Lock()  # a bare lock is the cheapest thing a thread can wait for
         self._finished.acquire()
         self._task: asyncio.Task[None]
-        self._has_begun = False
+        self._is_submitted = self._has_begun = False
         self._value: T
         self.error: BaseException | None = None
         self.cancelled = False
 
     def begin(self, loop: asyncio.AbstractEventLoop, under_way: set[asyncio.Task[Any]]) -> None:
         """Start the coroutine, as a task that stands in `under_way` to its end; on the loop's thread."""
+        self._is_submitted = True
         self._task = loop.create_task(self._run(under_way))
         under_way.add(self._task)
 
     def refuse(self, error: BaseException) -> None:
         """End with an error without running; on any thread."""
+        self._is_submitted = True
         self._coroutine.close()
         self.error = error
         self._finished.release()
@@ -52,6 +63,8 @@ class _Call(Generic[T]):
         self.cancelled = True
         if self._has_begun:  # a task that is cancelled before would end without a word to the waiter
             self._task.cancel()
+        elif not self._is_submitted and self.error is None:
+            self.refuse(asyncio.CancelledError())  # the interrupt came before it was handed over
 
     def wait(self, timeout: float = -1) -> None:
         """Wait for the outcome, at most `timeout` seconds where it is not negative."""

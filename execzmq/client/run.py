@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import subprocess
 import warnings
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from execzmq import settings
 from execzmq.client.arguments import STDOUT
@@ -55,24 +56,35 @@ class CompletedProcess(subprocess.CompletedProcess[Any]):
         self.omitted = omitted
 
 
-async def run(backend: ExecBackend, plan: Plan, under_way: set[ExecProcess]) -> CompletedProcess:
+Ender: TypeAlias = Callable[[], Awaitable[None]]
+"""Ends a command, whether it runs or is being started."""
+
+
+async def run(backend: ExecBackend, plan: Plan, under_way: set[Ender]) -> CompletedProcess:
     """Carry out a plan; see `AsyncClient.run` for its errors and for what cancelling does.
 
-    The process is in `under_way` while it runs.
+    What ends it is in `under_way` from before it starts until nothing of it is left to end.
     """
+    params = named(backend, plan.params)
+    ender = partial(_end_if_started, backend, params)
+    under_way.add(ender)
+    try:
+        return await _run(backend, plan, params)
+    finally:
+        under_way.discard(ender)
+
+
+async def _run(backend: ExecBackend, plan: Plan, params: ExecParams) -> CompletedProcess:
     sinks = open_outputs(plan.stdout, plan.stderr, lambda _: Capture(plan.max_output))
     source: Source | None = None
     try:
         source = None if plan.stdin is None else open_source(plan.stdin)
-        process = await start_whole(backend, plan.params)
-        under_way.add(process)
+        process = await start_whole(backend, params)
         try:
             result = await _carry_out(process, plan, sinks, source)
         except BaseException:
             await end_tree(process)
             raise
-        finally:
-            under_way.discard(process)
     finally:
         if source is not None:
             source.close()
@@ -81,15 +93,28 @@ async def run(backend: ExecBackend, plan: Plan, under_way: set[ExecProcess]) -> 
     return _completed(plan, sinks, result)
 
 
+def named(backend: ExecBackend, params: ExecParams) -> ExecParams:
+    """Return the parameters with an id, by which a start that is cancelled can be found again."""
+    if params.process_id is not None:
+        return params
+    return replace(params, process_id=backend.new_process_id())
+
+
 async def start_whole(backend: ExecBackend, params: ExecParams) -> ExecProcess:
     """Start a command; cancelled in between, end it too, so that nothing is left that nobody knows of."""
-    if params.process_id is None:
-        params = replace(params, process_id=backend.new_process_id())
+    params = named(backend, params)
     try:
         return await backend.start(params)
     except asyncio.CancelledError:
         await _finish(_end_if_started(backend, params))
         raise
+
+
+async def cleaned_up() -> None:
+    """Wait until what was cancelled on this loop has been ended, also where its caller waits no more."""
+    loop = asyncio.get_running_loop()
+    if mine := [task for task in _cleanups if task.get_loop() is loop]:
+        await asyncio.wait(mine)
 
 
 async def end_tree(process: ExecProcess) -> None:

@@ -156,14 +156,27 @@ class _Ladder:
         pause = RESCAN
         while True:
             self._ended.clear()
-            family = await self._scanner.family(self._scope)
-            self._note(family)
-            await self._send(family, signo, reached)
+            family = await self._look(signo)
+            if family is not None:
+                self._note(family)
+                await self._send(family, signo, reached)
+            is_empty = family is not None and not family.members
             left = deadline - self._loop.time()
-            if not family.members or left <= 0:
-                return not family.members
+            if is_empty or left <= 0:
+                return is_empty
             await self._wait_for_an_end(min(pause, left))
             pause = min(pause * 1.5, slowest)
+
+    async def _look(self, signo: signal.Signals) -> Family | None:
+        """Return who is there; where no descriptor is free to look, signal the command's own group."""
+        try:
+            return await self._scanner.family(self._scope)
+        except OSError:
+            # Its end frees descriptors: those of its streams.
+            with suppress(OSError):
+                pidfd = -1 if self._scope.pidfd is None else self._scope.pidfd
+                signal_group(pidfd, self._scope.pid, signo)
+            return None
 
     def report(self) -> TerminateReport:
         """Say what became of everybody."""

@@ -141,6 +141,7 @@ class Server:
             end.callback(self._sockets.close)
             end.push_async_callback(asyncio.sleep, _FAREWELL)
             end.callback(self._publisher.close)
+            end.callback(self._publisher.farewell)
             end.push_async_callback(_within, _STEP, self._dispatcher.close)
             if not self._keeps_processes:
                 most = self._backend.settings.shutdown_grace + _STEP

@@ -42,4 +42,9 @@ class Outgoing:
                 sent = port.send(frames, copy=copy)
             except zmq.ZMQError:
                 sent = False
+            except Exception as error:  # it must not cost the others their message
+                self._loop.call_exception_handler(
+                    {"message": "execzmq: a message could not be sent", "exception": error}
+                )
+                sent = False
             self.unsent += not sent

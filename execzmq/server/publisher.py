@@ -95,6 +95,10 @@ class Publisher:
         """Tell everybody what the server is about to do."""
         self._publish(b"s.status", "server_status", {"epoch": epoch, "status": status})
 
+    def farewell(self) -> None:
+        """Tell once more where each log ends, for those who have missed the last broadcasts."""
+        self._tails.repeat_all()
+
     def close(self) -> None:
         """Stop all timers; idempotent."""
         for pace in self._paces.values():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from execzmq import connection
 from execzmq.connection import ConnectionInfo
-from execzmq.errors import Conflict, ConnectionFailed, VersionMismatch
+from execzmq.errors import Conflict, VersionMismatch
 
 log = logging.getLogger("execzmq.server")
 
@@ -51,10 +51,17 @@ class StateFolder:
             os.close(self._locks.pop())
 
     def key(self) -> str:
-        """Return the key of the last life, so that its clients come back, or a new one."""
-        with contextlib.suppress(ConnectionFailed):
-            return connection.load(self.connection_file).key
-        return secrets.token_hex(32)
+        """Return the key of all lives of this name, so that clients come back; the first one makes it."""
+        path = self.path / "key"
+        with contextlib.suppress(FileNotFoundError):
+            if found := path.read_text(encoding="ascii").strip():
+                return found
+        key = secrets.token_hex(32)
+        temporary = path.with_suffix(".tmp")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(key + "\n")
+        os.replace(temporary, path)
+        return key
 
     @property
     def connection_file(self) -> Path:

@@ -23,11 +23,13 @@ class Tail:
 
     Args:
         since: monotonic seconds of the last event.
+        stage: number of the delay that it waits for.
         frames: what was sent of it, empty before and after a new event.
     """
 
     process: ManagedProcess
     since: float
+    stage: int
     frames: list[bytes | memoryview]
 
 
@@ -44,7 +46,7 @@ class Tails:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._tails: dict[str, Tail] = {}
-        # Each tail stands in one of the queues, by the delay that it waits for, oldest first.
+        # By the delay that is waited for, oldest first; what is not so any more is passed over.
         self._queues: list[deque[tuple[float, Tail]]] = [deque() for _ in TAIL_DELAYS]
         self._ticker: asyncio.TimerHandle | None = None
 
@@ -52,13 +54,20 @@ class Tails:
         """Note an event of a process."""
         tail = self._tails.get(process.process_id)
         if tail is not None and tail.process is process:
-            tail.since = now
-            tail.frames.clear()
-            return
-        tail = self._tails[process.process_id] = Tail(process, now, [])
+            tail.since, tail.frames = now, []  # those of before may still wait to be sent
+            if tail.stage == 0:
+                return
+            tail.stage = 0
+        else:
+            tail = self._tails[process.process_id] = Tail(process, now, 0, [])
         self._queues[0].append((now, tail))
         if self._ticker is None:
             self._ticker = self._loop.call_later(_TICK, self._tick)
+
+    def repeat_all(self) -> None:
+        """Repeat each once more, as before the end of the server."""
+        for tail in self._tails.values():
+            self._repeat(tail)
 
     def close(self) -> None:
         """Repeat nothing any more; idempotent."""
@@ -79,13 +88,15 @@ class Tails:
 
     def _look(self, stage: int, since: float, tail: Tail) -> None:
         process_id = tail.process.process_id
-        if self._tails.get(process_id) is not tail:
-            return  # the id is another process's now
+        if self._tails.get(process_id) is not tail or tail.stage != stage:
+            return  # the id is another process's now, or there was a new event
         if tail.since != since:
-            self._queues[0].append((tail.since, tail))
+            if stage == 0:
+                self._queues[0].append((tail.since, tail))
             return
         self._repeat(tail)
-        if stage + 1 < len(TAIL_DELAYS):
-            self._queues[stage + 1].append((since, tail))
+        tail.stage += 1
+        if tail.stage < len(TAIL_DELAYS):
+            self._queues[tail.stage].append((since, tail))
         else:
             del self._tails[process_id]

@@ -12,7 +12,7 @@ import pytest
 from execzmq.backends import closing, keeping
 from execzmq.backends.closing import end_all
 from execzmq.backends.local import LocalBackend
-from execzmq.errors import ConnectionFailed
+from execzmq.errors import ConnectionFailed, ServerLost
 from execzmq.keeper import client
 from execzmq.settings import Settings
 from tests.commands import shell, until_output, words
@@ -82,6 +82,16 @@ async def test_a_keeper_that_does_not_answer_the_next_backend(
     async with contextlib.aclosing(await LocalBackend.open(short_tmp, Settings())) as backend:
         await (await backend.attach(process.process_id)).terminate(0.0)
     await asyncio.to_thread(os.waitpid, keeper, 0)
+
+
+async def test_nothing_is_started_any_more() -> None:
+    """What came after the look at who is there would be left."""
+    async with contextlib.aclosing(await LocalBackend.open_private()) as backend:
+        ending = asyncio.ensure_future(backend.end_all("test", 0.0))
+        await asyncio.sleep(0)
+        with pytest.raises(ServerLost, match="ending"):
+            await backend.start(words("sleep", "1000"))
+        await ending
 
 
 async def test_a_full_disk_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from execzmq import settings
 from execzmq.backends.local import LocalBackend
+from execzmq.client import aio
 from execzmq.client.aio import AsyncClient, AsyncProcess
 from execzmq.client.arguments import STDOUT, StartOptions
 from execzmq.errors import ClientClosed, InvalidRequest, ProcessNotFound, ServerLost, WaitTimeout
@@ -18,6 +19,7 @@ from execzmq.types.params import EnvPolicy, Limits, TtySize
 from execzmq.types.results import ExitResult
 from tests.client.clients import until
 from tests.fakes import FakeBackend, FakeProcess, script
+from tests.support import deadline, ms
 
 
 @pytest.fixture
@@ -144,6 +146,22 @@ async def test_wait_asks_within_the_long_poll_c59(backend: FakeBackend) -> None:
     await process.wait()
     await process.wait(1e6)
     assert fake.calls == [("ended", "exited", settings.LONG_POLL)] * 2
+
+
+async def test_wait_keeps_its_time_where_nobody_answers(
+    backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is stopped is no reason to wait longer than was asked for."""
+    process, fake = await started(backend)
+
+    async def ended(until: str, timeout: float) -> None:  # noqa: ASYNC109  # the seam has it
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(aio, "_ANSWER", ms(10))
+    monkeypatch.setattr(fake, "ended", ended)
+    async with deadline(5):
+        with pytest.raises(WaitTimeout):
+            await process.wait(ms(10))
 
 
 async def test_client_methods(backend: FakeBackend) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -91,6 +92,26 @@ def test_interrupt_before_the_work_has_begun(portal: LoopThread, monkeypatch: py
         portal.call(work())
     assert not begun
     assert isinstance(ended[0], asyncio.CancelledError)
+
+
+def test_interrupt_before_the_call_is_handed_over(
+    portal: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing comes then that the caller could wait for."""
+    begun = []
+
+    async def work() -> None:
+        begun.append(True)
+
+    def interrupted(call: portals._Call[None]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(portal, "_submit", interrupted)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        portal.call(work())
+    assert time.monotonic() - start < portals.CLEANUP_TIME / 2
+    assert not begun
 
 
 def test_second_interrupt_ends_the_wait_for_cleanup(portal: LoopThread) -> None:

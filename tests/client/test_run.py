@@ -328,6 +328,25 @@ async def test_closing_the_client_ends_what_it_runs() -> None:
         await task
 
 
+async def test_closing_the_client_ends_what_it_starts() -> None:
+    """Also where the server has not answered the start yet."""
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        begun.set()
+        await never.wait()
+
+    backend = FakeBackend(script(), slow)
+    client = AsyncClient(backend)
+    task = asyncio.create_task(client.run("sleep 60"))
+    await begun.wait()
+    await client.aclose()
+    assert backend.processes["fake-0"].calls == [("terminate", 0.0)]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_server_lost_on_the_way_c59() -> None:
     """Where the server goes away `run` raises, and tries to end what it started."""
     backend = FakeBackend([Started(1, 1), ServerLost("gone")])

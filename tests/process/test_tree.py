@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -395,6 +396,28 @@ async def test_nothing_left_is_an_empty_report(reaper: Reaper, scanner: TreeScan
     wait_until(lambda: read_entry(scope.pid) is None)
     assert await terminate(scope, scanner, 5.0) == TerminateReport()
     assert scope.session_over
+
+
+@pytest.mark.slow
+async def test_a_command_is_ended_where_nobody_can_look(
+    reaper: Reaper, scanner: TreeScanner, monkeypatch: pytest.MonkeyPatch
+):
+    """Without a free descriptor its own group is signalled: its end frees some."""
+    scope = reaper.spawn(["sh", "-c", "echo ready; exec sleep 60"])
+    reaper.wait_for("ready")
+    look, refused = scanner.family, []
+
+    async def family(scope: Scope) -> Any:
+        if is_alive(scope.pid):
+            refused.append(scope)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return await look(scope)
+
+    monkeypatch.setattr(scanner, "family", family)
+    async with deadline(10):
+        await terminate(scope, scanner, 5.0)
+    assert refused
+    assert not is_alive(scope.pid)
 
 
 async def test_a_closed_scanner_refuses():

@@ -40,6 +40,18 @@ async def test_all_of_a_turn_leaves_at_its_end_in_order() -> None:
     assert outgoing.unsent == 0
 
 
+async def test_a_message_that_cannot_be_sent_costs_no_other() -> None:
+    """Whatever is wrong with it: it is told of, and counted."""
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    outgoing, broken, there = Outgoing(), FakePort(IndexError("no frames")), FakePort()
+    outgoing.send(cast(Any, broken), [])
+    outgoing.send(cast(Any, there), [b"b"])
+    await asyncio.sleep(0)
+    assert there.sent == [(b"b", True)]
+    assert outgoing.unsent == len(told) == 1
+
+
 @pytest.mark.parametrize("takes", [False, zmq.ZMQError(zmq.EHOSTUNREACH)])
 async def test_a_client_that_is_gone_costs_a_count_x06(takes: bool | Exception) -> None:
     """A reply that finds no client, or no room, is dropped and counted, and the others leave."""

@@ -79,18 +79,20 @@ def test_what_another_life_has_written_stays_c58(change: dict[str, object]) -> N
     state.close()
 
 
-def test_the_key_of_the_last_life_is_kept() -> None:
-    """So that its clients come back; without one it is new and long."""
+def test_the_key_of_a_name_is_kept() -> None:
+    """So that clients come back, also after an end in order; it is long, and its user's alone."""
     state = StateFolder("one")
     first = info_of(state)
     assert len(first.key) == 64
-    assert info_of(state).key != first.key
     state.announce(first)
+    state.withdraw(first)
     state.close()
     again = StateFolder("one")
     assert again.key() == first.key
-    again.connection_file.write_text("{")
-    assert again.key() != first.key
+    file = again.path / "key"
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_text("")
+    assert again.key() not in ("", first.key)
     again.close()
 
 
