@@ -1,4 +1,4 @@
-"""The limit on descriptors: raised for the keeper, as it was for its commands.
+"""The limit on descriptors: raised for server and keeper, as it was for their commands.
 
 Owns RLIMIT_NOFILE of this process. It must not know what is started.
 """
@@ -11,13 +11,17 @@ import resource
 class DescriptorLimit:
     """Raise this process's soft limit to the hard one; a child inherits the limit that is in force.
 
+    Args:
+        soft: the limit that commands get; `None` = that of this process.
+
     Attributes:
         inherited: the soft and the hard limit before, which commands get.
     """
 
-    def __init__(self) -> None:
-        self.inherited = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._raised = (self.inherited[1], self.inherited[1])
+    def __init__(self, soft: int | None = None) -> None:
+        own, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.inherited = (own if soft is None else soft, hard)
+        self._raised = (hard, hard)
         self.raise_again()
 
     def lower(self) -> None:

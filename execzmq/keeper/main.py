@@ -314,14 +314,17 @@ def _detach(ready: int) -> None:
 
 
 def main() -> None:
-    """Run a keeper: arguments are the state folder and the descriptor that gets one byte when it listens.
+    """Run a keeper.
+
+    Arguments are the state folder, the descriptor that gets one byte when it listens, and the soft limit on
+    descriptors that its commands get.
 
     If it cannot listen, the reason is written to that descriptor instead and the exit status is 1.
     """
     state_dir, ready = os.fsencode(sys.argv[1]), int(sys.argv[2])
     _detach(ready)
     wakeup = signals.take_over()
-    limit = DescriptorLimit()
+    limit = DescriptorLimit(int(sys.argv[3]))
     try:
         listener = Listener(state_dir)
     except OSError as exc:

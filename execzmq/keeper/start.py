@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from pathlib import Path
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, {root!r}); from execzmq.keeper.main import main; main()"
+_SOFT_LIMIT = str(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""The limit on descriptors of this process before a server raises it: that of its commands."""
 _START_SECONDS = 20.0
 _END_SECONDS = 10.0
 """Seconds within which a keeper that has lost its connection has ended all its commands and itself."""
@@ -112,7 +115,7 @@ class KeeperProcess:
 def _popen(state_dir: bytes, ready: int) -> int:
     """Start the keeper's interpreter: without site and the user's settings it is up in milliseconds."""
     process = subprocess.Popen(
-        [sys.executable, "-S", "-I", "-c", _PROGRAM.format(root=_ROOT), state_dir, str(ready)],
+        [sys.executable, "-S", "-I", "-c", _PROGRAM.format(root=_ROOT), state_dir, str(ready), _SOFT_LIMIT],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -19,6 +19,7 @@ from execzmq import connection
 from execzmq.backends.local import LocalBackend
 from execzmq.connection import ConnectionInfo
 from execzmq.errors import ExecZMQError
+from execzmq.keeper.descriptors import DescriptorLimit
 from execzmq.protocol.peers import Answers, Sessions
 from execzmq.protocol.wire import Codec
 from execzmq.server import handlers
@@ -222,6 +223,7 @@ async def serve(
     # What lives for long would be looked at again and again: by its many short-lived objects a busy server
     # would spend a tenth of its time on that.
     gc.freeze()
+    DescriptorLimit()  # each command takes three
     gc.set_threshold(*_COLLECT)
     loop = asyncio.get_running_loop()
     for signo in (signal.SIGTERM, signal.SIGINT):

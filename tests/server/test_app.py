@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -65,6 +66,23 @@ async def test_it_ends_where_nothing_can_be_removed(monkeypatch: pytest.MonkeyPa
     assert connection.load(connection.state_folder("t") / "connection.json") == server.info
     async with open_server() as next_one:
         assert next_one.info.epoch != server.info.epoch
+
+
+async def test_more_descriptors_for_the_server_and_none_for_its_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A usual limit would be used up by some hundred commands; they have it as it was."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+    try:
+        with serving() as server:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+            async with server.backend() as backend:
+                process = await backend.start(shell("ulimit -n"))
+                assert output_of(await all_events(process)) == b"300\n"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_files_of_another_life_stay(state_home: Path) -> None:
