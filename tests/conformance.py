@@ -221,10 +221,13 @@ async def names_are_unique_among_the_living(backend: ExecBackend) -> None:
 
 @check
 async def an_id_goes_before_a_name(backend: ExecBackend) -> None:
-    """What is both an id and a name is taken as an id."""
-    by_id = await backend.start(shell("true", process_id="both"))
+    """What is both an id and a name is taken as an id; so no name may be an id that is there."""
     await backend.start(words("sleep", "60", name="both"))
+    by_id = await backend.start(shell("true", process_id="both"))
     assert (await backend.attach("both")).process_id == by_id.process_id
+    await backend.start(shell("true", process_id="other"))
+    with pytest.raises(Conflict, match="the id of another"):
+        await backend.start(shell("true", name="other"))
 
 
 @check

@@ -29,6 +29,7 @@ class FakeProcess:
     def __init__(self, process_id: str, steps: Sequence[Step]) -> None:
         self.process_id = process_id
         self.instance = 1
+        self.is_repeat = False
         self.calls: list[tuple[Any, ...]] = []
         self.steps = list(steps)
         self.open_iterators = 0

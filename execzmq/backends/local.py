@@ -127,10 +127,10 @@ class LocalBackend:
 
     async def start(self, params: ExecParams, session: str = "local") -> LocalProcess:
         """Start a command for a session; see ExecBackend. Cancelling leaves the command running."""
-        process, starting, _ = self.begin(params, session)
+        process, starting, repeated = self.begin(params, session)
         if starting is not None:
             await starting
-        return LocalProcess(self, process, session)
+        return LocalProcess(self, process, session, is_repeat=repeated)
 
     async def attach(self, id_or_name: str, session: str = "local") -> LocalProcess:
         """Find a process; see ExecBackend."""

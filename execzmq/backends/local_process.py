@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 class LocalProcess:
     """A session's handle of a process; see ExecProcess for each method."""
 
-    def __init__(self, backend: LocalBackend, process: ManagedProcess, session: str) -> None:
+    def __init__(
+        self, backend: LocalBackend, process: ManagedProcess, session: str, *, is_repeat: bool = False
+    ) -> None:
+        self.is_repeat = is_repeat
         self._backend = backend
         self._process = process
         self._session = session

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from execzmq.cli import say
 from execzmq.cli.input import is_terminal, is_waiting
 from execzmq.cli.options import COMMAND_SETTINGS, detach_keys_option, start_options
 from execzmq.cli.session import connected, go
+from execzmq.errors import ConnectionFailed
 from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.params import EnvPolicy, ExecParams
 from execzmq.types.results import ExitResult
@@ -64,8 +66,15 @@ def start_command(on: str | None, interactive: bool, tty: bool, **asked: Any) ->
 async def _start(on: str | None, *, stdin: bool, tty: bool, asked: dict[str, Any]) -> int:
     async with connected(on, start=True) as backend:
         process = await backend.start(params_of(backend, asked, stdin=stdin, tty=tty))
+        _tell_repeat(process)
         say.listing(process.process_id)
     return 0
+
+
+def _tell_repeat(process: ExecProcess) -> None:
+    if process.is_repeat:
+        what = f"{process.process_id} was started before, and nothing is started now"
+        say.line(f"{what}; `execzmq forget {process.process_id}` lets it run anew once it has ended")
 
 
 def params_of(backend: ExecBackend, asked: dict[str, Any], **more: Any) -> ExecParams:
@@ -106,13 +115,25 @@ async def _run(
                 more = {"stdin": interactive, "backpressure": "pause", "drain_limit": DRAIN}
                 params = params_of(backend, asked, **more, **_terminal(tty))
                 process = await start_whole(backend, params)
+                _tell_repeat(process)
                 relay.begin(process)
                 limit = None if params.timeout is None else params.timeout + params.timeout_grace + DRAIN
                 work = _stand_for(process, interactive, tty, detach_keys)
-                result = await within(limit, work, lambda: end_tree(process))
+                with _found_again(process):
+                    result = await within(limit, work, lambda: end_tree(process))
         except asyncio.CancelledError as error:
             return relay.status(error)
     return say.detached(process.process_id) if result is None else say.end(process.process_id, result)
+
+
+@contextlib.contextmanager
+def _found_again(process: ExecProcess) -> Iterator[None]:
+    """Where the server is lost, tell how its command is found when there is one again."""
+    try:
+        yield
+    except ConnectionFailed:
+        say.line(f"once a server runs again, `execzmq attach {process.process_id}` goes on with the command")
+        raise
 
 
 def _terminal(tty: bool) -> dict[str, Any]:

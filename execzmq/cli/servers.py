@@ -78,15 +78,23 @@ async def _shutdown(on: str | None) -> int:
 async def _shutdown_all() -> int:
     found = [one.info for one in known() if one.info is not None and one.is_alive]
     living = [info for info in found if info.transport == "ipc"]  # the others may be on other hosts
-    if not living:
+    dead = [one for one in known() if one.info is not None and not one.is_alive and _is_here(one.info)]
+    if not living and not dead:
         say.line("no server runs")
     status = 0
+    for one in dead:
+        say.line(f"the server {one.name} has died: what it ran may go on; start and end it again to end that")
+        status = say.FAILED
     for outcome in await asyncio.gather(*map(_end, living), return_exceptions=True):
         if isinstance(outcome, Exception):
             status = say.failure(outcome)
         elif outcome is not None:
             raise outcome
     return status
+
+
+def _is_here(info: ConnectionInfo) -> bool:
+    return info.transport == "ipc" and info.host == host_id()
 
 
 async def _end(info: ConnectionInfo) -> None:

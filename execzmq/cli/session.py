@@ -73,7 +73,7 @@ async def locate(on: str | None, *, start: bool = False) -> ConnectionInfo:
     if _is_default(on):
         info = await launch.ensure_server() if start else launch.running()
         if info is None:
-            raise ConnectionFailed("no default server runs; `execzmq run` or `execzmq start` starts one")
+            raise ConnectionFailed(_no_default())
         return info
     assert on is not None
     try:
@@ -84,8 +84,28 @@ async def locate(on: str | None, *, start: bool = False) -> ConnectionInfo:
         ) from None
     info = connection.load(path)
     if not launch.listens(info):
-        raise ConnectionFailed(f"the server of {path} has ended; `execzmq serve --name NAME` starts one")
+        raise ConnectionFailed(
+            f"the server of {path} has died; what it runs goes on,"
+            " and `execzmq serve --name NAME` takes that over"
+        )
     return info
+
+
+def _no_default() -> str:
+    """Say that there is no default server, and what of one that has died."""
+    from execzmq import connection
+
+    info: ConnectionInfo | None
+    try:
+        info = connection.load(connection.state_folder(DEFAULT_NAME) / "connection.json")
+    except ConnectionFailed:
+        info = None
+    if info is None or info.host != connection.host_id():
+        return "no default server runs; `execzmq run` or `execzmq start` starts one"
+    return (
+        f"the default server (pid {info.pid}) has died; what it runs goes on,"
+        " and `execzmq run -- true` starts a server that takes that over"
+    )
 
 
 def _is_default(on: str | None) -> bool:

@@ -347,4 +347,7 @@ def _setter(future: asyncio.Future[Message]) -> OnDone:
 
 
 def _lost() -> ServerLost:
-    return ServerLost(f"no connection to the server for {SERVER_GONE:g} s: what it was doing is not known")
+    return ServerLost(
+        f"no connection to the server for {SERVER_GONE:g} s; what it runs goes on,"
+        " and the next server of its name takes that over"
+    )

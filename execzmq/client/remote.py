@@ -137,8 +137,9 @@ class RemoteBackend:
             raise
         process_id, instance = answer.content["process_id"], answer.content["instance"]
         process = RemoteProcess(self._shared, process_id, instance, early, _tell_every(params))
+        process.is_repeat = answer.content["repeated"]
         if params.stdin == "pipe" or params.tty:
-            process.begin_writing(is_first=not answer.content["repeated"])
+            process.begin_writing(is_first=not process.is_repeat)
         return process
 
     async def attach(self, id_or_name: str) -> RemoteProcess:
@@ -205,6 +206,7 @@ class RemoteProcess:
         early: Early | None = None,
         tell_every: int | None = None,
     ) -> None:
+        self.is_repeat = False
         self._session = session
         self._connection = session.connection
         self._process_id = process_id

@@ -100,6 +100,9 @@ class ProcessTable:
             if holder is not None:
                 message = f"the name {name!r} is taken by the living process {holder}"
                 raise Conflict(message, process_id=holder, name=name)
+            if name in self._by_id and name != process_id:
+                message = f"{name!r} is the id of another process, which would be found under that name"
+                raise Conflict(f"{message}; choose another, or forget that one", process_id=name, name=name)
         if self.alive >= MOST_ALIVE:
             message = f"{MOST_ALIVE} processes are alive already; end some first"
             raise LimitExceeded(message, limit=MOST_ALIVE, value=self.alive)

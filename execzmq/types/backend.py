@@ -22,6 +22,10 @@ class ExecProcess(Protocol):
         """Name the process."""
 
     @property
+    def is_repeat(self) -> bool:
+        """Tell whether the start that gave this handle was one again, so that nothing was started by it."""
+
+    @property
     def instance(self) -> int:
         """Name the life of that process_id that this handle speaks of."""
 

@@ -57,6 +57,17 @@ def test_statuses() -> None:
         assert is_commands_own or done.stderr.startswith(b"execzmq: ")
 
 
+def test_the_same_start_again_is_said_to_be_a_repeat() -> None:
+    """It shows what is there; nobody may take that for a new run."""
+    first = execzmq("run", "--id", "nightly", "--", "sh", "-c", "echo $$")
+    again = execzmq("run", "--id", "nightly", "--", "sh", "-c", "echo $$")
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+    assert b"nothing is started now" in again.stderr
+    assert first.stderr == b""
+    execzmq("forget", "nightly")
+    assert execzmq("run", "--id", "nightly", "--", "sh", "-c", "echo $$").stdout != first.stdout
+
+
 def test_large_output_is_exact_c22(tmp_path: Path) -> None:
     """Many megabytes arrive whole, in a file and in a pipe, also where the reader is slow."""
     script = "head -c 30000000 /dev/urandom | tee copy"

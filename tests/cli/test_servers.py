@@ -13,8 +13,9 @@ import pytest
 from execzmq import connection
 from execzmq.cli import commands, doctoring
 from execzmq.cli.serving import BoundedLog
+from execzmq.client import launch
 from tests.cli.shell import execzmq, read_until, running
-from tests.support import deadline
+from tests.support import deadline, wait_until
 
 
 @pytest.mark.slow
@@ -110,7 +111,27 @@ def test_connections() -> None:
         assert "dead-key" not in shown
     done = execzmq("ps", "--on", "dead")
     assert done.returncode == 125
-    assert b"has ended" in done.stderr
+    assert b"has died" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("servers")
+def test_what_is_said_of_a_server_that_was_killed() -> None:
+    """That its commands go on, and what takes them over; nobody may believe that all is ended."""
+    execzmq("start", "--name", "left", "--", "sleep", "1000")
+    pid = connection.load(connection.find("default")).pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not launch.listens(connection.load(connection.find("default"))))
+    done = execzmq("ps")
+    assert done.returncode == 125
+    assert b"takes that over" in done.stderr
+    done = execzmq("shutdown", "--all")
+    assert done.returncode == 125
+    assert b"may go on" in done.stderr
+    assert execzmq("run", "--", "true").returncode == 0
+    assert b"left" in execzmq("ps").stdout
+    assert execzmq("kill", "left").returncode == 0
+    assert execzmq("shutdown", "--all").returncode == 0
 
 
 @pytest.mark.slow

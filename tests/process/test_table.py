@@ -77,6 +77,8 @@ async def test_names(short_tmp: Path) -> None:
     assert processes.find("n") is second
     named = add(processes, short_tmp, "n")
     assert processes.find("n") is named
+    with pytest.raises(Conflict, match="is the id of another"):
+        processes.check_new("3", "n")
     with pytest.raises(ProcessNotFound):
         processes.find("m")
 
