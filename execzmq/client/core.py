@@ -348,6 +348,6 @@ def _setter(future: asyncio.Future[Message]) -> OnDone:
 
 def _lost() -> ServerLost:
     return ServerLost(
-        f"no connection to the server for {SERVER_GONE:g} s; what it runs goes on,"
-        " and the next server of its name takes that over"
+        f"no connection to the server for {SERVER_GONE:g} s: what was asked last may be done or not;"
+        " its commands go on, and the next server of its name takes them over"
     )
