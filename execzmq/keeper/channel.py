@@ -7,6 +7,7 @@ in a memfd, since a packet ends at the size of the socket's buffer.
 from __future__ import annotations
 
 import array
+import contextlib
 import errno
 import json
 import os
@@ -129,7 +130,7 @@ class Channel:
     def _transmit_in_memfd(self, body: bytes, fds: Sequence[int]) -> bool:
         memfd = _memfd_with(body)
         try:
-            return self._transmit(b'{"memfd":%d}' % len(body), [memfd, *fds])
+            return self._transmit(_pointer_to(body), [memfd, *fds])
         finally:
             os.close(memfd)
 
@@ -157,6 +158,15 @@ def _memfd_with(body: bytes) -> int:
         os.close(memfd)
         raise
     return memfd
+
+
+def _pointer_to(body: bytes) -> bytes:
+    """Write what stands for a body in a memfd: its size, and its names, to answer it if the memfd is lost."""
+    names = {}
+    with contextlib.suppress(ValueError, TypeError):
+        message = json.loads(body)
+        names = {name: message[name] for name in ("op", "id") if name in message}
+    return json.dumps({"memfd": len(body), **names}, separators=(",", ":")).encode("ascii")
 
 
 def _open_memfd(packet: Packet) -> Packet:

@@ -35,6 +35,8 @@ _LONGEST_RETRY_SECONDS = 0.1
 _ORPHANED_SECONDS = 1.0
 _KILL_SECONDS = 5.0
 
+_CUT = SpawnError("too_many_descriptors", errno.EMFILE, "descriptors were lost on the way")
+
 
 class Keeper:
     """Serve one state folder until no one needs it.
@@ -243,10 +245,12 @@ class Keeper:
         try:
             message = decode(packet.body, FROM_SERVER)
             if packet.cut:
-                raise SpawnError("too_many_descriptors", errno.EMFILE, "descriptors were lost on the way")
+                raise _CUT
             self._requests.serve(message, packet.fds)
         except MessageError as exc:
-            self.send(error_message(exc.op, exc.process_id, SpawnError(exc.reason, None, str(exc))))
+            # What came without its memfd lacks all but its names.
+            failure = _CUT if packet.cut else SpawnError(exc.reason, None, str(exc))
+            self.send(error_message(exc.op, exc.process_id, failure))
         except SpawnError as exc:
             self.send(error_message(message["op"], message.get("id"), exc))
         except (LookupError, TypeError, ValueError) as exc:

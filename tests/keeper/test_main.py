@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -20,7 +21,7 @@ from execzmq.keeper.listener import connect
 from execzmq.keeper.start import KeeperProcess, KeeperStartError
 from execzmq.keeper.tree import parent_of
 from tests.keeper.harness import ENV, Harness, keeper, launch, read_to_end, read_until, shell
-from tests.support import ms, wait_until
+from tests.support import deadline, ms, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -463,3 +464,21 @@ def test_signal_at_the_very_end_is_the_end(short_tmp: Path) -> None:
         "os.kill(os.getpid(), signal.SIGTERM)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(short_tmp)], check=True, timeout=10)
+
+
+async def test_a_large_start_that_comes_without_its_memfd_is_answered(short_tmp: Path) -> None:
+    """A keeper without a free descriptor refuses it by name, and takes the next one."""
+    async with keeper(short_tmp) as own:
+        own.found.clear()
+        large = shell("true", env={b"LARGE": b"x" * 100_000, b"MORE": b"x" * 50_000})
+        await own.settle()
+        limit = resource.prlimit(own.client.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(own.client.pid, resource.RLIMIT_NOFILE, (own.fd_count(), limit[1]))
+        try:
+            async with deadline(10):
+                with pytest.raises(SpawnError) as refused:
+                    await own.client.spawn(large)
+        finally:
+            resource.prlimit(own.client.pid, resource.RLIMIT_NOFILE, limit)
+        assert refused.value.reason == "too_many_descriptors"
+        (await own.client.spawn(large)).close()
