@@ -377,6 +377,16 @@ async def cancelled_starts(backend: ExecBackend) -> None:
 
 
 @check
+async def long_listings(backend: ExecBackend) -> None:
+    """Nobody's long command lines take the listing from the others."""
+    for number in range(50):
+        await backend.start(words("true", "x" * 100_000, process_id=f"long-{number}"))
+    infos = await backend.list_processes()
+    assert [info.process_id for info in infos] == [f"long-{number}" for number in range(50)]
+    assert all(len(info.argv[1]) == 100_000 for info in infos)
+
+
+@check
 async def waiting_at_once(backend: ExecBackend) -> None:
     """The result is the same whether it is heard or asked for, with output before it, and by many at once."""
     process = await backend.start(shell("echo out; exit 3"))

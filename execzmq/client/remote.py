@@ -150,8 +150,15 @@ class RemoteBackend:
 
     async def list_processes(self) -> list[ProcessInfo]:
         """Describe every process that is not forgotten, oldest first."""
-        answer = await self._connection.call("list", {})
-        return [process_info_from_wire(value) for value in answer.content["processes"]]
+        found: dict[str, ProcessInfo] = {}
+        more, last = True, None
+        while more:
+            answer = await self._connection.call("list", {} if last is None else {"after": last})
+            infos = [process_info_from_wire(value) for value in answer.content["processes"]]
+            found.update((info.process_id, info) for info in infos)
+            more = bool(answer.content.get("more")) and bool(infos) and infos[-1].process_id != last
+            last = infos[-1].process_id if infos else None
+        return list(found.values())
 
     async def server_info(self) -> ServerInfo:
         """Describe the server."""

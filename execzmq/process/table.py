@@ -57,6 +57,12 @@ class ProcessTable:
         """Return the process with that id, if there is one."""
         return self._by_id.get(process_id)
 
+    def after(self, process_id: str | None) -> Iterator[ManagedProcess]:
+        """Return those that were added after that one, all where it is not there."""
+        processes = list(self._by_id.values())
+        numbers = [n for n, process in enumerate(processes, 1) if process.process_id == process_id]
+        return iter(processes[numbers[0] :] if numbers else processes)
+
     def require(self, process_id: str) -> ManagedProcess:
         """Return the process with that id.
 

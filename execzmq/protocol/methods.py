@@ -111,9 +111,10 @@ METHODS: dict[str, Method] = {
         "observer",
         True,
         False,
-        (),
-        ("processes: list",),
-        "Describe every process, oldest first.",
+        ("after?: str",),
+        ("processes: list", "more?: bool"),
+        "Describe the processes that were started after the one of that id, else all, oldest first;"
+        " `more` tells that the last one is to be named for those that follow.",
     ),
     "describe": Method(
         "shell",

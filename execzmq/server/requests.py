@@ -159,6 +159,12 @@ class Start(Request):
         )
 
 
+class List(Request):
+    """Describe processes."""
+
+    after: Word | None = None
+
+
 class Describe(Request):
     """Find a process."""
 
@@ -264,7 +270,7 @@ MODELS: Mapping[str, type[Request]] = {
     "kernel_info": Nothing,
     "info": Nothing,
     "start": Start,
-    "list": Nothing,
+    "list": List,
     "describe": Describe,
     "read": Read,
     "wait": Wait,

@@ -13,8 +13,13 @@ from execzmq.server import requests
 from execzmq.server.context import Context
 from execzmq.server.dispatch import Caller, Later, Reply
 from execzmq.server.pages import entries_of
+from execzmq.settings import MIB
 
 _ROOM_POLL = 1.0
+_LIST_BYTES = MIB
+"""Bytes of descriptions after which a list goes on in the next reply."""
+_INFO_BYTES = 1024
+"""Bytes of a description besides its words, its folder and what failed."""
 
 
 def start(context: Context, caller: Caller, request: requests.Start, buffers: Sequence[Any]) -> Reply | Later:
@@ -41,11 +46,17 @@ def _started(process: ManagedProcess, repeated: bool) -> Reply:
     )
 
 
-def list_processes(
-    context: Context, caller: Caller, request: requests.Nothing, buffers: Sequence[Any]
-) -> Reply:
-    """Describe every process."""
-    return Reply({"processes": [process_info_to_wire(process.info()) for process in context.backend.table]})
+def list_processes(context: Context, caller: Caller, request: requests.List, buffers: Sequence[Any]) -> Reply:
+    """Describe processes, as many as one message carries well."""
+    described, size = [], 0
+    following = context.backend.table.after(request.after)
+    for process in following:
+        info = process.info()
+        described.append(process_info_to_wire(info))
+        size += _INFO_BYTES + len(info.cwd) + sum(map(len, info.argv)) + len(str(info.failure or ""))
+        if size > _LIST_BYTES:
+            break
+    return Reply({"processes": described, "more": next(following, None) is not None})
 
 
 def describe(context: Context, caller: Caller, request: requests.Describe, buffers: Sequence[Any]) -> Reply:
