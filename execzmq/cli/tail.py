@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from execzmq.settings import MIB, PAGE
-from execzmq.types.events import Event, Gap, Output
+from execzmq.types.events import Event, Gap, Output, first_seq_of
 
 if TYPE_CHECKING:
     from execzmq.types.backend import ExecProcess
@@ -54,7 +54,7 @@ class LastLines:
         elif isinstance(event, Output):
             self._look(event)
             self._leave_far(event)
-        self.beginning.after_seq = event.from_seq - 1 if isinstance(event, Gap) else event.seq - 1
+        self.beginning.after_seq = first_seq_of(event) - 1
 
     def _look(self, event: Output) -> None:
         stream, data, offsets = event.stream, event.data, self.beginning.offsets
@@ -124,12 +124,8 @@ async def _between(process: ExecProcess, seq: int, last: int) -> list[Event]:
     found: list[Event] = []
     while seq < last:
         page = await process.read(seq)
-        found += [event for event in page.chunks if seq < _first_seq(event) <= last]
+        found += [event for event in page.chunks if seq < first_seq_of(event) <= last]
         if page.next_seq <= seq:
             break
         seq = page.next_seq
     return found
-
-
-def _first_seq(event: Event) -> int:
-    return event.from_seq if isinstance(event, Gap) else event.seq

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from execzmq.errors import InstanceChanged, RemoteProtocolError
 from execzmq.settings import HELD_BYTES
-from execzmq.types.events import Closed, Event, Failed, Gap, Output, last_seq_of
+from execzmq.types.events import Closed, Event, Failed, Gap, Output, first_seq_of, last_seq_of
 from execzmq.types.results import ReadResponse
 
 _EVENT_COST = 256
@@ -176,11 +176,6 @@ class Cursor:
         self.is_finished = True
         self._held.clear()
         self._held_bytes = 0
-
-
-def first_seq_of(event: Event) -> int:
-    """Return the seq with which an event, or a gap, begins."""
-    return event.from_seq if isinstance(event, Gap) else event.seq
 
 
 def _rest_of(event: Event, seq: int, live_bytes: int) -> Event:

@@ -81,6 +81,11 @@ class Gap:
 Event: TypeAlias = Started | Output | Exited | Closed | Failed | Notice | Gap
 
 
+def first_seq_of(event: Event) -> int:
+    """Return the seq with which an event, or a gap, begins."""
+    return event.from_seq if isinstance(event, Gap) else event.seq
+
+
 def last_seq_of(event: Event) -> int:
     """Return the seq after which the next event follows."""
     return event.to_seq if isinstance(event, Gap) else event.seq

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from execzmq import connection
 from tests.cli.shell import EXECZMQ, environ, execzmq, read_until, running
 from tests.disk import fill_disk
 from tests.factories import open_server
@@ -66,6 +68,21 @@ def test_the_same_start_again_is_said_to_be_a_repeat() -> None:
     assert first.stderr == b""
     execzmq("forget", "nightly")
     assert execzmq("run", "--id", "nightly", "--", "sh", "-c", "echo $$").stdout != first.stdout
+
+
+def test_a_run_whose_server_is_lost_says_how_its_command_is_found() -> None:
+    """The command goes on, and is found again under the id that is named."""
+    with running("run", "--", "sh", "-c", "echo ready; exec sleep 1000") as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        read_until(run.stdout.fileno(), b"ready")
+        os.kill(connection.load(connection.find("default")).pid, signal.SIGKILL)
+        assert run.wait(deadline(20).left()) == 125
+        told = run.stderr.read().decode()
+    (found,) = re.findall("`execzmq attach ([^`]+)`", told)
+    assert "its commands go on" in told
+    assert execzmq("run", "--", "true").returncode == 0
+    assert execzmq("kill", found).returncode == 0
 
 
 def test_large_output_is_exact_c22(tmp_path: Path) -> None:

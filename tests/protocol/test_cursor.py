@@ -9,9 +9,19 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from execzmq.errors import InstanceChanged, RemoteProtocolError
-from execzmq.protocol.cursor import Cursor, Step, first_seq_of
+from execzmq.protocol.cursor import Cursor, Step
 from execzmq.settings import HELD_BYTES
-from execzmq.types.events import Closed, Event, Exited, Failed, Gap, Output, Started, last_seq_of
+from execzmq.types.events import (
+    Closed,
+    Event,
+    Exited,
+    Failed,
+    Gap,
+    Output,
+    Started,
+    first_seq_of,
+    last_seq_of,
+)
 from execzmq.types.results import ExitResult, ReadResponse
 
 RESULT = ExitResult(exit_code=0)
