@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from execzmq.backends import orphans
 from execzmq.backends.records import forget_record, start_record
 from execzmq.backends.wiring import connect_streams
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from
@@ -71,6 +72,8 @@ def _restore_one(
     output = _log_of(backend, spec, end, spawned)
     if backend.journal.damaged and end is None and spawned is None and output.last_kind not in LAST_KINDS:
         went_down = True  # its end may have been told, and have stood where the journal is damaged
+    if spawned is not None and "degraded" in spawned.marks:
+        went_down = True  # what was only in the memory of the earlier life may have been told
     if (output.damaged and not (end and spec.log_instance)) or went_down:
         # What was told may differ from what is there: no cursor of before may fit.
         spec = replace(spec, log_instance=int.from_bytes(os.urandom(8)))
@@ -119,9 +122,10 @@ def _log_of(
     folder, now = backend.log_folder(spec), backend.clock()
     if end is None:
         started: list[_Memo] = []
-        if spawned is not None:
-            started = [_started(spawned.pid, spawned.started_at)]
-        elif backend.journal.damaged or backend.keeper.follows_dead or _exit_left(backend, spec) is not None:
+        left = spawned or _exit_left(backend, spec)
+        if left is not None:
+            started = [_started(left.pid, left.started_at or spec.requested_at)]
+        elif backend.journal.damaged or backend.keeper.follows_dead:
             # Of a command that has said nothing the log has nothing; it may have been told of as started.
             started = [_started(0, spec.requested_at)]
         return OutputLog.open(folder, spec.instance, spec.log_budget, now, first=started)
@@ -171,8 +175,17 @@ def _adopt(backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProce
     """Go on with a command that the keeper has; of one that is over the rest is discarded."""
     pumps, feeder = connect_streams(backend, process, spawned, adopted=True)
     process.resumed(spawned.pid, spawned.pidfd, spawned.started_at, pumps, feeder)
+    if "degraded" in spawned.marks:
+        backend.keeper.mark(spawned.process_id, "degraded", False)  # its instance is new
+    if process.is_discarding:
+        backend.keeper.mark(spawned.process_id, "discard")
+    elif not process.life.is_over:
+        # What a terminal has in its pipe no event announces.
+        process.streams.drain()
     if spawned.exit is not None:
         process.exited(spawned.exit.status, spawned.exit.rusage, spawned.exit.ended_at)
+    if spawned.keeper != backend.keeper.pid:  # it died while it handed over
+        orphans.hand_over(backend, process)
 
 
 def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
@@ -213,4 +226,5 @@ def _leave(backend: LocalBackend, spawned: SpawnedProcess) -> None:
     if spawned.exit is not None:
         backend.keeper.forget(spawned.process_id)
     else:
+        backend.keeper.mark(spawned.process_id, "discard")  # nobody would remove what is stored of it
         log.warning("a command is not known here and left alone: pid %d", spawned.pid)

@@ -54,12 +54,16 @@ def connect(state_dir: bytes) -> socket.socket:
 class Listener:
     """Listen in a state folder until closed.
 
+    Attributes:
+        follows_dead: a keeper that did not end in order has left its name there.
+
     Raises:
         OSError: EADDRINUSE if another keeper listens there.
     """
 
     def __init__(self, state_dir: bytes) -> None:
         self._state_dir = state_dir
+        self.follows_dead = False
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._bind()
@@ -98,11 +102,14 @@ class Listener:
 
     def _remove_stale(self, address: bytes) -> None:
         """Remove the name that a dead keeper left; bind says so if a living one has it."""
-        with contextlib.suppress(ConnectionRefusedError), contextlib.suppress(FileNotFoundError):
+        try:
             connect(self._state_dir).close()
+        except FileNotFoundError:
             return
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(address)
+        except ConnectionRefusedError:
+            self.follows_dead = True
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(address)
 
 
 def refusal(sock: socket.socket) -> tuple[str, str] | None:

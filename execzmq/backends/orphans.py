@@ -1,0 +1,59 @@
+"""Own what a backend does for its commands when their keeper has died: another one gets them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from execzmq.keeper.handover import Orphan, ProcessExit
+from execzmq.process.managed import ManagedProcess
+from execzmq.process.segments import segment_size
+
+if TYPE_CHECKING:
+    from execzmq.backends.local import LocalBackend
+
+
+def prepare(process: ManagedProcess) -> None:
+    """Write down what of the log is in memory only, should this process be killed before the handover."""
+    if process.has_begun and not process.life.is_over:
+        with contextlib.suppress(OSError):  # the next server then sees that the keeper was killed
+            process.log.persist()
+
+
+def hand_over(backend: LocalBackend, process: ManagedProcess) -> None:
+    """Give a command to a keeper that has not started it, unless it is not running yet or any more."""
+    if process.scope.pidfd is not None:
+        backend.keeper.adopt(orphan_of(process))
+
+
+def orphan_of(process: ManagedProcess) -> Orphan:
+    """Describe a command with all of its descriptors, which stay this process's."""
+    spec, ending = process.spec, process.ending
+    pid, pidfd = process.pid, process.scope.pidfd
+    assert pid is not None
+    assert pidfd is not None
+    end = None
+    if process.life.has_exited:
+        end = ProcessExit(spec.key, ending.status, ending.rusage, ending.ended_at)
+    fds = process.streams.descriptors()
+    if process.feeder is not None:
+        fds.update(process.feeder.descriptors())
+    if spec.tty:
+        fds.pop("stdin", None)  # a terminal is read and written at one end
+    return Orphan(
+        spec.key,
+        pid,
+        {"pidfd": pidfd, **fds},
+        ending.started_at,
+        os.fsencode(process.log.folder),
+        spec.log_budget,
+        segment_size(spec.log_budget),
+        marks_of(process),
+        end,
+    )
+
+
+def marks_of(process: ManagedProcess) -> frozenset[str]:
+    """Return the flags that a keeper should have of a process."""
+    return frozenset({"discard"} if process.is_discarding else ())
