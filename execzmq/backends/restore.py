@@ -196,6 +196,7 @@ def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
     process.ending.started_at = process.ending.started_at or process.spec.requested_at
     if end is not None:
         process.ended_unseen(end.status, end.rusage, end.ended_at)
+        process.scope.session_over = True  # jobs of it may live, known by the mark in their env
     elif process.log.last_seq == 0:
         words = "the server ended before it was started"
         process.spawn_failed({"ename": "ServerLost", "evalue": words, "details": {}})

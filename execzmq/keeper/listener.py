@@ -64,6 +64,7 @@ class Listener:
     def __init__(self, state_dir: bytes) -> None:
         self._state_dir = state_dir
         self.follows_dead = False
+        self._leaves_name = False
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._bind()
@@ -83,11 +84,20 @@ class Listener:
             return None
 
     def close(self) -> None:
-        """Stop listening and remove the name."""
+        """Stop listening and remove the name; idempotent."""
         if self._sock.fileno() >= 0:
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._state_dir, SOCKET_NAME))
+            if not self._leaves_name:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(self._state_dir, SOCKET_NAME))
             self._sock.close()
+
+    def leave_name(self) -> None:
+        """Let the name of a keeper that follows a killed one stand, as that one has left it.
+
+        Whether the server came to write down what it knew of lost commands is not known: the next one must
+        see again that there were some.
+        """
+        self._leaves_name = self.follows_dead
 
     def _bind(self) -> None:
         self._sock.setblocking(False)

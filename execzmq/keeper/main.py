@@ -150,6 +150,7 @@ class Keeper:
             if time.monotonic() >= self._settle_at:
                 self._settle_orphaned()
         elif time.monotonic() >= self._first_deadline:
+            self._listener.leave_name()
             self.finish()
 
     def _flush(self, connection: Channel) -> None:
@@ -295,6 +296,7 @@ class Keeper:
                     record.write_exit()
         self._settle_at = time.monotonic() + _ORPHANED_SECONDS
         if all(record.recorded and record.is_drained() for record in self._table):
+            self._listener.leave_name()
             self.finish()
 
     def _end_all(self) -> None:
