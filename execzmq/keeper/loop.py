@@ -15,28 +15,32 @@ class Loop:
     def __init__(self) -> None:
         self._poll = select.poll()
         self._callbacks: dict[int, Callable[[], object]] = {}
-        self._is_stale = False
+        self._fresh: set[int] = set()
+        self._is_over = False
 
     def watch(self, fd: int, callback: Callable[[], object]) -> None:
         """Call back for a descriptor until `unwatch`, which must come before it is closed."""
         self._callbacks[fd] = callback
+        self._fresh.add(fd)
         self._poll.register(fd, select.POLLIN)
 
     def unwatch(self, fd: int) -> None:
         """Call back no more; one that is not watched is no error."""
         if self._callbacks.pop(fd, None) is not None:
             self._poll.unregister(fd)
-            self._is_stale = True
 
     def serve(self, seconds: float | None) -> None:
         """Wait for events, no longer than `seconds`, and serve them; those that are left here come again."""
-        self._is_stale = False
+        self._fresh.clear()
+        self._is_over = False
         for fd, _ in self._poll.poll(None if seconds is None else 1000 * seconds):
-            # The number of a descriptor that has been closed since may be another's now.
-            if self._is_stale:
+            if self._is_over:
                 return
-            self._callbacks[fd]()
+            # The number of a descriptor that has been closed since may be another's now.
+            callback = None if fd in self._fresh else self._callbacks.get(fd)
+            if callback is not None:
+                callback()
 
     def interrupt(self) -> None:
         """Serve none of the events that are left in this turn."""
-        self._is_stale = True
+        self._is_over = True

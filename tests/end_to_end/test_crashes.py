@@ -65,15 +65,15 @@ class Producer:
     async def _feed(self) -> None:
         """Write all of the input; where a write's outcome is not known, go on where it came to."""
         writer = self.process.begin_writing(is_first=True)
-        done = 0
+        done, is_known = 0, True
         while done < INPUT_BYTES:
-            try:
-                await writer.write(self.input[done : done + PIECE], False)
-                done += PIECE
-            except ServerLost:
-                with contextlib.suppress(ServerLost):
+            with contextlib.suppress(ServerLost):
+                if not is_known:
                     await writer._learn_offset()
-                    done = writer._offset
+                    done, is_known = writer._offset, True
+                is_known = False
+                await writer.write(self.input[done : done + PIECE], False)
+                done, is_known = done + PIECE, True
             await asyncio.sleep(0.05)
 
     def check(self, events: list[Event]) -> int:
