@@ -74,8 +74,8 @@ class LocalBackend:
             folder,
             "end" if private else "keep",
             on_exit=self._exited,
-            on_lost=self._keeper_lost,
-            on_replaced=self._keeper_replaced,
+            on_lost=lambda: orphans.prepare(self.table.living()),
+            on_replaced=lambda: orphans.hand_over(self, self._held()),
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )
         self._closed = self._is_ending = False
@@ -341,15 +341,6 @@ class LocalBackend:
         process = self.table.get(key.partition(".")[0])
         if process is not None and process.spec.key == key:
             process.exited(status, rusage)
-
-    def _keeper_lost(self) -> None:
-        """Go on: all that the keeper held is here too. Of those being started their future tells."""
-        for process in self.table.living():
-            orphans.prepare(process)
-
-    def _keeper_replaced(self) -> None:
-        for process in self._held():
-            orphans.hand_over(self, process)
 
     def _tidy(self) -> None:
         """Write the journal anew when most of it speaks of what is forgotten, or it lacks something."""

@@ -1,9 +1,13 @@
-"""Own what a backend does for its commands when their keeper has died: another one gets them."""
+"""Own what a backend does for its commands when their keeper has died: another one gets them.
+
+They go on meanwhile, since all that the keeper held is here too. Of starts under way their outcome tells.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from execzmq.keeper.handover import Orphan, ProcessExit
@@ -14,17 +18,19 @@ if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
 
 
-def prepare(process: ManagedProcess) -> None:
-    """Write down what of the log is in memory only, should this process be killed before the handover."""
-    if process.has_begun and not process.life.is_over:
-        with contextlib.suppress(OSError):  # the next server then sees that the keeper was killed
-            process.log.persist()
+def prepare(living: Iterable[ManagedProcess]) -> None:
+    """Write down what of logs is in memory only, should this process be killed before the handover."""
+    for process in living:
+        if process.has_begun:
+            with contextlib.suppress(OSError):  # the next server then sees that the keeper was killed
+                process.log.persist()
 
 
-def hand_over(backend: LocalBackend, process: ManagedProcess) -> None:
-    """Give a command to a keeper that has not started it, unless it is not running yet or any more."""
-    if process.scope.pidfd is not None:
-        backend.keeper.adopt(orphan_of(process))
+def hand_over(backend: LocalBackend, processes: Iterable[ManagedProcess]) -> None:
+    """Give a keeper commands that it has not started, but for those that are not running yet or any more."""
+    for process in processes:
+        if process.scope.pidfd is not None:
+            backend.keeper.adopt(orphan_of(process))
 
 
 def orphan_of(process: ManagedProcess) -> Orphan:

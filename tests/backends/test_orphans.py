@@ -68,16 +68,14 @@ async def test_a_silent_command_writes_while_nobody_is_there(folder: Path, tty: 
 
 async def test_beyond_its_budget_a_command_waits_for_a_server(folder: Path) -> None:
     """The keeper stores as much as the log's budget; the rest comes when there is a server."""
+    flag = folder / "flag"
+    line = f"echo up; {wait_for(flag)}; head -c 1000000 /dev/zero"
     async with life(folder) as backend:
-        process = await backend.start(
-            shell("echo up; kill -STOP $$; head -c 1000000 /dev/zero", log_budget=100_000, process_id="p")
-        )
+        process = await backend.start(shell(line, log_budget=100_000, process_id="p"))
         await until_output(process, b"up\n")
-        log, pid = backend.table.require("p").log, (await process.info()).pid
-    assert pid is not None
-    os.kill(pid, signal.SIGCONT)
-    stored = log.folder / "out.0"
-    await asyncio.to_thread(wait_until, lambda: sum_of(stored.parent) == 100_003)
+        log = backend.table.require("p").log.folder
+    flag.touch()
+    await asyncio.to_thread(wait_until, lambda: sum_of(log) == 100_003)
     async with last_life(folder) as backend:
         events = await all_events(await backend.attach("p"))
         assert_seqs_whole(events)

@@ -42,6 +42,11 @@ BUDGET = 1 << 30
 """So much is kept that nothing is dropped."""
 
 
+async def passes(seconds: float) -> None:
+    """Let time pass, of which nothing is hoped."""
+    await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=seconds)
+
+
 class Producer:
     """One command, what it is fed, and what a watcher saw of it from its first event to its last."""
 
@@ -59,7 +64,7 @@ class Producer:
             with contextlib.suppress(ServerLost):
                 async for event in self.process.subscribe_events(last_seq_of(seen[-1]) if seen else 0):
                     seen.append(event)  # noqa: PERF401  # what came before an error counts
-            await asyncio.sleep(0.05)
+            await passes(0.05)
         return seen
 
     async def _feed(self) -> None:
@@ -74,7 +79,7 @@ class Producer:
                 is_known = False
                 await writer.write(self.input[done : done + PIECE], False)
                 done, is_known = done + PIECE, True
-            await asyncio.sleep(0.05)
+            await passes(0.05)
 
     def check(self, events: list[Event]) -> int:
         """Compare events with what the command says of itself; return the bytes of output."""
@@ -146,7 +151,7 @@ class Stage:
 
     async def pause(self, most: float) -> None:
         """Wait for a random time."""
-        await asyncio.sleep(self.chance.random() * most)
+        await passes(self.chance.random() * most)
 
     async def kill_server(self) -> None:
         """Kill the server and have another; now and then one that is killed while it begins."""
