@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from execzmq.errors import ConnectionFailed, InvalidState
 from execzmq.keeper.client import (
@@ -38,7 +39,7 @@ class Keeping:
         on_exit: called with key, status (None where nobody knows it) and resource usage of each command that
             ends.
         on_lost: called when the keeper has died.
-        on_replaced: called when there is another, which has none of the commands of the dead one.
+        on_replaced: run when there is another, which has none of the commands of the dead one.
         on_pid: called with the process id of each keeper.
     """
 
@@ -49,7 +50,7 @@ class Keeping:
         *,
         on_exit: ExitCallback,
         on_lost: Callable[[], None],
-        on_replaced: Callable[[], None],
+        on_replaced: Callable[[KeeperClient], Coroutine[Any, Any, None]],
         on_pid: Callable[[int], None],
     ) -> None:
         self._folder = folder
@@ -120,11 +121,11 @@ class Keeping:
             try:
                 await self.connect(lambda process: process.close())
                 break
-            except ConnectionFailed as error:
+            except (ConnectionFailed, OSError) as error:
                 log.error("the keeper has died and there is no other yet: %s", error)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        self._on_replaced()
+        await self._on_replaced(self.client)
         if dead is not None:
             await dead.aclose()
 

@@ -75,7 +75,7 @@ class LocalBackend:
             "end" if private else "keep",
             on_exit=self._exited,
             on_lost=lambda: orphans.prepare(self.table.living()),
-            on_replaced=lambda: orphans.hand_over(self, self._held()),
+            on_replaced=lambda keeper: orphans.hand_over(keeper, self._held()),
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )
         self._closed = self._is_ending = False

@@ -8,29 +8,31 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from execzmq.keeper.client import KeeperClient
 from execzmq.keeper.handover import Orphan, ProcessExit
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.segments import segment_size
-
-if TYPE_CHECKING:
-    from execzmq.backends.local import LocalBackend
 
 
 def prepare(living: Iterable[ManagedProcess]) -> None:
     """Write down what of logs is in memory only, should this process be killed before the handover."""
     for process in living:
-        if process.has_begun:
+        if process.has_begun and not process.log.is_on_disk:
             with contextlib.suppress(OSError):  # the next server then sees that the keeper was killed
                 process.log.persist()
+            process.log.close()
 
 
-def hand_over(backend: LocalBackend, processes: Iterable[ManagedProcess]) -> None:
-    """Give a keeper commands that it has not started, but for those that are not running yet or any more."""
+async def hand_over(keeper: KeeperClient, processes: Iterable[ManagedProcess]) -> None:
+    """Give a keeper commands that it has not started, but for those that are not running yet or any more.
+
+    One after the other, as there is room: what must wait would double the descriptors of this process.
+    """
     for process in processes:
+        await keeper.wait_room()
         if process.scope.pidfd is not None:
-            backend.keeper.adopt(orphan_of(process))
+            keeper.adopt(orphan_of(process))
 
 
 def orphan_of(process: ManagedProcess) -> Orphan:

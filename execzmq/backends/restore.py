@@ -185,7 +185,7 @@ def _adopt(backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProce
     if spawned.exit is not None:
         process.exited(spawned.exit.status, spawned.exit.rusage, spawned.exit.ended_at)
     if spawned.keeper != backend.keeper.pid:  # it died while it handed over
-        orphans.hand_over(backend, [process])
+        backend.run_task(orphans.hand_over(backend.keeper, [process]))
 
 
 def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:

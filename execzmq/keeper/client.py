@@ -181,6 +181,10 @@ class KeeperClient:
         """
         self._send({"op": "hold", "id": process_id, "name": name}, [fd])
 
+    async def wait_room(self) -> None:
+        """Wait until what is sent goes at once, without copies of descriptors, or nothing goes any more."""
+        await self._outbox.wait_empty()
+
     def adopt(self, orphan: Orphan) -> None:
         """Let the keeper hold a command whose own one has died; the descriptors stay the caller's too.
 

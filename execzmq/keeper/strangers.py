@@ -47,6 +47,7 @@ class Strangers:
         self._loop = loop
         self._ended = ended
         self._unreaped: dict[str, tuple[Record, float]] = {}
+        self._retry_at = 0.0
 
     def watch(self, record: Record) -> None:
         """Wait for the end of a command."""
@@ -55,17 +56,24 @@ class Strangers:
     @property
     def patience(self) -> float | None:
         """Return the seconds after which `turn` has something to do, None if it never has."""
-        return _RETRY_SECONDS if self._unreaped else None
+        return max(0.0, self._retry_at - time.monotonic()) if self._unreaped else None
 
     def turn(self) -> None:
-        """Ask again for those that had not been reaped."""
+        """Ask again for those that had not been reaped, when it is time."""
+        now = time.monotonic()
+        if not self._unreaped or now < self._retry_at:
+            return
+        self._retry_at = now + _RETRY_SECONDS
         for process_id, (record, deadline) in list(self._unreaped.items()):
             status = exit_status(record.fds["pidfd"])
-            if status is not None or time.monotonic() > deadline:
+            if status is not None or now > deadline:
                 del self._unreaped[process_id]
                 self._ended(record, status)
 
     def _on_end(self, record: Record) -> None:
         self._loop.unwatch(record.fds["pidfd"])
-        self._unreaped[record.process_id] = (record, time.monotonic() + _PATIENCE_SECONDS)
-        self.turn()
+        status = exit_status(record.fds["pidfd"])
+        if status is None:
+            self._unreaped[record.process_id] = (record, time.monotonic() + _PATIENCE_SECONDS)
+        else:
+            self._ended(record, status)

@@ -12,6 +12,7 @@ from execzmq.backends.keeping import Keeping
 from execzmq.backends.local import LocalBackend
 from execzmq.errors import ConnectionFailed
 from execzmq.keeper import pending
+from execzmq.keeper.client import KeeperClient
 from execzmq.keeper.handover import SpawnedProcess
 from execzmq.keeper.roster import Roster
 from execzmq.types.events import Started
@@ -233,7 +234,11 @@ async def test_server_dies_before_it_has_handed_over(folder: Path) -> None:
     backend = await open_backend(folder)
     silent = await backend.start(words("sleep", "60", process_id="silent"))
     info = await silent.info()
-    backend._keeping._on_replaced = lambda: None  # as if killed right here
+
+    async def nothing(keeper: KeeperClient) -> None:
+        """Be killed right here."""
+
+    backend._keeping._on_replaced = nothing
     before = backend.keeper.pid
     os.kill(before, signal.SIGKILL)
     await asyncio.to_thread(wait_until, lambda: backend.keeper.pid != before, 10.0)

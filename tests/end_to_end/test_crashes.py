@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tests.commands import (
     assert_offsets_whole,
     assert_seqs_whole,
     end_of,
+    is_alive,
     output_of,
     until_output,
     words,
@@ -168,19 +170,18 @@ class Stage:
 
     def kill_keeper(self) -> None:
         """Kill the keeper as soon as there is one."""
-        os.kill(self.keeper(), signal.SIGKILL)
-
-    def keeper(self) -> int:
-        """Return the pid of the keeper that listens."""
         wait_until(lambda: bool(keepers_of(self.server.state)))
-        return keepers_of(self.server.state)[-1]
+        for keeper in keepers_of(self.server.state):
+            os.kill(keeper, signal.SIGKILL)
+            wait_until(partial(is_gone, keeper))
 
     def has_adopted(self) -> bool:
-        """Tell whether the keeper holds all commands that still run."""
-        links = []
+        """Tell whether the keeper holds all commands."""
+        links: list[str] = []
         with contextlib.suppress(FileNotFoundError):
-            folder = f"/proc/{self.keeper()}/fd"
-            links = [os.readlink(f"{folder}/{name}") for name in os.listdir(folder)]
+            for keeper in keepers_of(self.server.state):
+                folder = f"/proc/{keeper}/fd"
+                links = [os.readlink(f"{folder}/{name}") for name in os.listdir(folder)]
         return links.count("anon_inode:[pidfd]") == len(self.producers)
 
     def close(self) -> None:
@@ -194,6 +195,11 @@ def _figures(seconds: list[float]) -> str:
     ordered = sorted(seconds)
     p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
     return f"{len(ordered)} restarts, median {ordered[len(ordered) // 2]:.2f} s, p99 {p99:.2f} s"
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a process has ended and given back what it held."""
+    return not is_alive(pid)
 
 
 def keepers_of(state: Path) -> list[int]:
