@@ -74,7 +74,7 @@ class LocalBackend:
             folder,
             "end" if private else "keep",
             on_exit=self._exited,
-            on_lost=lambda: orphans.prepare(self.table.living()),
+            on_lost=lambda: self.run_task(orphans.prepare(self.table.living())),
             on_replaced=lambda keeper: orphans.hand_over(keeper, self._held()),
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )

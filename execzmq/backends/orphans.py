@@ -5,6 +5,7 @@ They go on meanwhile, since all that the keeper held is here too. Of starts unde
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Iterable
@@ -14,14 +15,19 @@ from execzmq.keeper.handover import Orphan, ProcessExit
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.segments import segment_size
 
+_AT_ONCE = 16
+"""Logs that are written without looking at the loop in between."""
 
-def prepare(living: Iterable[ManagedProcess]) -> None:
+
+async def prepare(processes: Iterable[ManagedProcess]) -> None:
     """Write down what of logs is in memory only, should this process be killed before the handover."""
-    for process in living:
-        if process.has_begun and not process.log.is_on_disk:
+    for number, process in enumerate(processes):
+        if process.has_begun and not process.life.is_over and not process.log.is_on_disk:
             with contextlib.suppress(OSError):  # the next server then sees that the keeper was killed
                 process.log.persist()
             process.log.close()
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 async def hand_over(keeper: KeeperClient, processes: Iterable[ManagedProcess]) -> None:
