@@ -12,8 +12,8 @@ import sys
 import time
 import tty
 
-_BURSTS = 40
-"""Bursts of a writer, one after the other over its seconds."""
+_PAUSE = 0.4
+"""Most seconds between two bursts of a writer."""
 
 
 class Record:
@@ -36,14 +36,15 @@ class Record:
 def write(chance: random.Random, seconds: float, outputs: dict[str, int]) -> Record:
     """Write bursts of random size to random streams, now and then much at once, with pauses."""
     record = Record(*outputs)
-    for _ in range(_BURSTS):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
         name = chance.choice(list(outputs))
         data = chance.randbytes(int(10 ** chance.uniform(0, 5.5)))
         view = memoryview(data)
         while view:
             view = view[os.write(outputs[name], view) :]
         record.add(name, data)
-        time.sleep(chance.uniform(0, 2 * seconds / _BURSTS))
+        time.sleep(chance.uniform(0, _PAUSE))
     return record
 
 

@@ -17,9 +17,12 @@ _LONGEST_STOP = 1.5
 _LONGEST_ABSENCE = 1.0
 
 
-async def kill_server(world: World) -> None:
-    """The server is killed, and another comes after a while."""
-    await _kill(world, world.chance.uniform(0, _LONGEST_ABSENCE))
+async def kill_server(world: World, absence: float | None = None) -> None:
+    """The server is killed, and another comes after a while, or after `absence` seconds."""
+    if world.server.process.poll() is None:
+        await asyncio.to_thread(world.server.kill)
+    await asyncio.sleep(world.chance.uniform(0, _LONGEST_ABSENCE) if absence is None else absence)
+    world.server = await asyncio.to_thread(ServerProcess, "chaos", ())
 
 
 async def kill_server_twice(world: World) -> None:
@@ -32,14 +35,7 @@ async def kill_server_twice(world: World) -> None:
         with contextlib.suppress(ValueError, ProcessLookupError, FileNotFoundError):
             os.kill(int(await asyncio.to_thread(lock.read_text)), signal.SIGKILL)
         world.server = await begun
-    await _kill(world, 0)
-
-
-async def _kill(world: World, absence: float) -> None:
-    if world.server.process.poll() is None:
-        await asyncio.to_thread(world.server.kill)
-    await asyncio.sleep(absence)
-    world.server = await asyncio.to_thread(ServerProcess, "chaos", ())
+    await kill_server(world, 0.0)
 
 
 async def hang_up_server(world: World) -> None:

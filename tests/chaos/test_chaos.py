@@ -13,6 +13,7 @@ from tests.chaos.world import World, world
 
 _BREATH = 0.5
 """Most seconds between two faults."""
+_KILLS = 200
 
 
 def _seed() -> int:
@@ -55,3 +56,27 @@ async def test_chaos(short_tmp: Path) -> None:
     while time.monotonic() < end:
         await _round(seed + number, short_tmp / f"w{number}", commands=20, seconds=20.0)
         number += 1
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+async def test_two_hundred_kills(short_tmp: Path) -> None:
+    """Twenty commands and a server that is killed at 200 random moments; 99 of 100 times it is soon back."""
+    seed, absences = _seed(), []
+    print(f"chaos: EXECZMQ_CHAOS_SEED={seed}", flush=True)
+    async with world(seed, short_tmp / "w", _KILLS * 1.2) as made:
+        await made.begin(20)
+        await made.watch()
+        for _ in range(_KILLS):
+            await asyncio.sleep(made.chance.uniform(0, _BREATH))
+            begin = time.monotonic()
+            await faults.kill_server(made, absence=0.0)
+            await made.client.info()
+            absences.append(time.monotonic() - begin)
+        await made.check()
+    absences.sort()
+    p50, p99 = (absences[int(_KILLS * part)] for part in (0.5, 0.99))
+    print(
+        f"chaos: {_KILLS} kills, away for {p50:.2f} s (p50), {p99:.2f} s (p99), {absences[-1]:.2f} s at most"
+    )
+    assert p99 < 1.0
