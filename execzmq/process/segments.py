@@ -148,6 +148,10 @@ class SegmentedStream:
         segment = self.segments[position]
         return segment if offset + length <= segment.end else None
 
+    def path_of(self, segment: Segment) -> str:
+        """Return where the file of `segment` is."""
+        return self._path(segment.start)
+
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes, all of one file.
 
