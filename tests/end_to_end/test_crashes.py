@@ -34,7 +34,7 @@ from tests.commands import (
 )
 from tests.end_to_end import producer
 from tests.servers import SERVE, ServerProcess
-from tests.support import wait_until
+from tests.support import pass_time, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -42,11 +42,6 @@ INPUT_BYTES = 300_000
 PIECE = 7_000
 BUDGET = 1 << 30
 """So much is kept that nothing is dropped."""
-
-
-async def passes(seconds: float) -> None:
-    """Let time pass, of which nothing is hoped."""
-    await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=seconds)
 
 
 class Producer:
@@ -66,7 +61,7 @@ class Producer:
             with contextlib.suppress(ServerLost):
                 async for event in self.process.subscribe_events(last_seq_of(seen[-1]) if seen else 0):
                     seen.append(event)  # noqa: PERF401  # what came before an error counts
-            await passes(0.05)
+            await pass_time(0.05)
         return seen
 
     async def _feed(self) -> None:
@@ -81,7 +76,7 @@ class Producer:
                 is_known = False
                 await writer.write(self.input[done : done + PIECE], False)
                 done, is_known = done + PIECE, True
-            await passes(0.05)
+            await pass_time(0.05)
 
     def check(self, events: list[Event]) -> int:
         """Compare events with what the command says of itself; return the bytes of output."""
@@ -153,7 +148,7 @@ class Stage:
 
     async def pause(self, most: float) -> None:
         """Wait for a random time."""
-        await passes(self.chance.random() * most)
+        await pass_time(self.chance.random() * most)
 
     async def kill_server(self) -> None:
         """Kill the server and have another; now and then one that is killed while it begins."""
