@@ -223,7 +223,8 @@ class KeeperClient:
             self._pending.end = self._loop.create_future()
             self._send({"op": "quit"})
             await self._pending.end
-        await self._wait_process()
+        if self._process:
+            await asyncio.shield(self._process.ended)
 
     def close(self) -> None:
         """End the connection; `mode` says what becomes of the commands. Who waits gets KeeperLost."""
@@ -246,10 +247,6 @@ class KeeperClient:
         elif not self._is_closed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)  # the open connection says that the number is still its own
-
-    async def _wait_process(self) -> None:
-        if self._process:
-            await asyncio.shield(self._process.ended)
 
     async def _greet(self) -> bool:
         """Take over what the keeper has; False if it ended instead. Failed, it leaves nothing."""
