@@ -32,6 +32,7 @@ from execzmq.server.outgoing import Outgoing
 from execzmq.server.publisher import Publisher
 from execzmq.server.sockets import Endpoints, Sockets
 from execzmq.server.state import StateFolder
+from execzmq.server.succession import take_over
 from execzmq.settings import Settings
 from execzmq.zmqloop import Frames
 
@@ -93,14 +94,18 @@ class Server:
         backend.listener = self._publisher
 
     @classmethod
-    async def open(cls, name: str, settings: Settings) -> Server:
+    async def open(cls, name: str, settings: Settings, *, replace: bool = False) -> Server:
         """Take the name, take over what an earlier life left, bind the sockets, write the connection file.
 
+        Args:
+            replace: end the server of that name, if one runs; it leaves its commands to the keeper.
+
         Raises:
-            Conflict: a server of that name runs. ConnectionFailed: a folder is not this user's own.
+            Conflict: a server of that name runs, or cannot be ended.
+            ConnectionFailed: a folder is not this user's own.
         """
         async with contextlib.AsyncExitStack() as undo:
-            state = StateFolder(name)
+            state = take_over(name) if replace else StateFolder(name)
             undo.callback(state.close)
             backend = await LocalBackend.open(state.path, settings)
             undo.push_async_callback(backend.aclose)
@@ -206,7 +211,12 @@ class Server:
 
 
 async def serve(
-    name: str, settings: Settings, ready: Callable[[ConnectionInfo], None], ending: Callable[[], object]
+    name: str,
+    settings: Settings,
+    ready: Callable[[ConnectionInfo], None],
+    ending: Callable[[], object],
+    *,
+    replace: bool = False,
 ) -> None:
     """Run a server until it is told to end: SIGTERM and SIGINT end its processes, SIGHUP leaves them.
 
@@ -215,11 +225,12 @@ async def serve(
     Args:
         ready: called once, when clients can connect.
         ending: called once, when the end begins.
+        replace: as `Server.open` has it.
 
     Raises:
-        Conflict: a server of that name runs. ConnectionFailed: a folder is not this user's own.
+        Conflict, ConnectionFailed: as by `Server.open`.
     """
-    server = await Server.open(name, settings)
+    server = await Server.open(name, settings, replace=replace)
     # What lives for long would be looked at again and again: by its many short-lived objects a busy server
     # would spend a tenth of its time on that.
     gc.freeze()

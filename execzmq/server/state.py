@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -12,11 +11,13 @@ from pathlib import Path
 
 from execzmq import connection
 from execzmq.connection import ConnectionInfo
-from execzmq.errors import Conflict, VersionMismatch
+from execzmq.errors import Conflict, ConnectionFailed, VersionMismatch
+from execzmq.server.locks import FolderLock, Held
 
 log = logging.getLogger("execzmq.server")
 
 FORMAT = 1
+FORMAT_NAME = "state.json"
 
 
 class StateFolder:
@@ -34,13 +35,17 @@ class StateFolder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.path = connection.private_folder(connection.state_folder(name))
-        self.sockets = connection.private_folder(connection.socket_folder(name))
-        self._locks: list[int] = []
+        self.sockets = self._socket_folder()
+        self._locks: list[FolderLock] = []
         try:
             # Two homes may share one runtime folder: whoever binds there must be alone there too.
             for folder in (self.path, self.sockets):
-                self._take_lock(folder / "lock")
-            self._check_format()
+                self._locks.append(FolderLock(folder))
+            check_format(self.path)
+            self._write_format()
+        except Held as held:
+            self.close()
+            raise _conflict(name, held.pid) from None
         except BaseException:
             self.close()
             raise
@@ -48,7 +53,7 @@ class StateFolder:
     def close(self) -> None:
         """Give the locks back; idempotent."""
         while self._locks:
-            os.close(self._locks.pop())
+            self._locks.pop().close()
 
     def key(self) -> str:
         """Return the key of all lives of this name, so that clients come back; the first one makes it."""
@@ -81,29 +86,37 @@ class StateFolder:
             except OSError as error:
                 log.warning("the connection file %s cannot be removed: %s", path, error.strerror)
 
-    def _take_lock(self, path: Path) -> None:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._locks.append(lock)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
-            message = (
-                f"a server named {self.name!r} runs already (pid {pid or 'unknown'}); use it or end it first"
-            )
-            raise Conflict(message, name=self.name, pid=int(pid) if pid.isdigit() else None) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    def _socket_folder(self) -> Path:
+        """Return the folder for the sockets: where clients of a life that ended by force wait."""
+        with contextlib.suppress(ConnectionFailed, OSError):
+            before = connection.load(self.connection_file)
+            if (before.transport, before.host) == ("ipc", connection.host_id()):
+                return connection.private_folder(Path(before.ip).parent)
+        return connection.private_folder(connection.socket_folder(self.name))
 
-    def _check_format(self) -> None:
-        path = self.path / "state.json"
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            found = json.loads(path.read_text()).get("format")
-            if found != FORMAT:
-                message = (
-                    f"{path} has format {found}, this version writes {FORMAT}; use the version that wrote it"
-                )
-                raise VersionMismatch(message, ours=FORMAT, theirs=found)
+    def _write_format(self) -> None:
+        path = self.path / FORMAT_NAME
         temporary = path.with_suffix(".tmp")
         temporary.write_text(json.dumps({"format": FORMAT, "host": connection.host_id()}) + "\n")
         os.replace(temporary, path)
+
+
+def check_format(folder: Path) -> None:
+    """Return if this version can read a state folder; it may be empty, or not be there.
+
+    Raises:
+        VersionMismatch: a later version has written it.
+    """
+    path = folder / FORMAT_NAME
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        found = json.loads(path.read_text()).get("format")
+        if found != FORMAT:
+            message = (
+                f"{path} has format {found}, this version writes {FORMAT}; use the version that wrote it"
+            )
+            raise VersionMismatch(message, ours=FORMAT, theirs=found)
+
+
+def _conflict(name: str, pid: int | None) -> Conflict:
+    message = f"a server named {name!r} runs already (pid {pid or 'unknown'}); use it or end it first"
+    return Conflict(message, name=name, pid=pid)

@@ -117,8 +117,7 @@ def test_error_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stopped_starter_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """One who holds the lock of starting and does nothing costs the others no more than the stated time."""
     monkeypatch.setattr(launch, "START_SECONDS", 0.05)
-    state = connection.private_folder(connection.state_folder("default"))
-    with launch._start_lock(state, deadline(5).left()), pytest.raises(RequestTimeout, match="somebody else"):
+    with launch.start_lock("default"), pytest.raises(RequestTimeout, match="somebody else"):
         launch.ensure_default()
 
 
