@@ -62,7 +62,7 @@ class Listener:
         self._state_dir = state_dir
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._bind()
+            self._bind(self._sock)
         except BaseException:
             self._sock.close()
             raise
@@ -78,23 +78,33 @@ class Listener:
         except OSError:
             return None
 
+    def mend(self) -> None:
+        """Listen anew, under the same descriptor, where the name was removed and its folder is there."""
+        if os.path.lexists(os.path.join(self._state_dir, SOCKET_NAME)):
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            self._bind(sock)
+            os.dup2(sock.fileno(), self._sock.fileno(), inheritable=False)
+
     def close(self) -> None:
-        """Stop listening and remove the name."""
+        """Stop listening and remove the name, if it is still ours."""
         if self._sock.fileno() >= 0:
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._state_dir, SOCKET_NAME))
+                if self._file == _file(self._state_dir):
+                    os.unlink(os.path.join(self._state_dir, SOCKET_NAME))
             self._sock.close()
 
-    def _bind(self) -> None:
-        self._sock.setblocking(False)
+    def _bind(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
         old_mask = os.umask(0o177)
         try:
             with socket_address(self._state_dir) as address:
                 self._remove_stale(address)
-                self._sock.bind(address)
+                sock.bind(address)
+                self._file = _file(self._state_dir)
         finally:
             os.umask(old_mask)
-        self._sock.listen(8)
+        sock.listen(8)
 
     def _remove_stale(self, address: bytes) -> None:
         """Remove the name that a dead keeper left; bind says so if a living one has it."""
@@ -103,6 +113,11 @@ class Listener:
             return
         with contextlib.suppress(FileNotFoundError):
             os.unlink(address)
+
+
+def _file(state_dir: bytes) -> tuple[int, int]:
+    status = os.lstat(os.path.join(state_dir, SOCKET_NAME))
+    return status.st_dev, status.st_ino
 
 
 def refusal(sock: socket.socket) -> tuple[str, str] | None:

@@ -145,7 +145,7 @@ class Keeper:
             return self._retry_seconds
         if self._first_deadline is not None:
             return max(0.0, self._first_deadline - time.monotonic())
-        return _ORPHANED_SECONDS if any(record.status is not None for record in self._table) else None
+        return _ORPHANED_SECONDS
 
     def _turn(self) -> None:
         """Do what no event announces."""
@@ -278,7 +278,8 @@ class Keeper:
             self._settle_orphaned()
 
     def _settle_orphaned(self) -> None:
-        """Write down what has ended, and end when nothing runs and no output is left to hand over."""
+        """Be found, write down what has ended; end when nothing runs and no output is left to hand over."""
+        self._listener.mend()
         for record in self._table:
             if record.status is not None and not record.recorded:
                 # A full disk may have room later: the record stays in memory until then.

@@ -28,6 +28,7 @@ from execzmq.server.context import Context, Identity
 from execzmq.server.dispatch import Dispatcher, Reply
 from execzmq.server.interest import Interest
 from execzmq.server.leases import LeaseKeeper
+from execzmq.server.mending import Mender
 from execzmq.server.outgoing import Outgoing
 from execzmq.server.publisher import Publisher
 from execzmq.server.sockets import Endpoints, Sockets
@@ -91,6 +92,7 @@ class Server:
             self._send,
             self._clock,
         )
+        self._mender = Mender(state, self._sockets, info, backend.folder_was_emptied, backend.leave_folder)
         backend.listener = self._publisher
 
     @classmethod
@@ -131,6 +133,8 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), _TICK)
             self._leases.look()
+            if not self._stop.is_set():
+                self._mender.look()
             if self._is_idle():
                 log.info("ending: nothing to do")
                 self.stop()
