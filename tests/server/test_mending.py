@@ -213,9 +213,10 @@ async def test_folders_that_are_another_servers_by_now(caplog: pytest.LogCapture
         await process.write(b"connected")
         folders = (connection.state_folder("t"), Path(server.info.ip).parent)
         for folder in folders:
-            shutil.rmtree(folder)
+            folder.rename(folder.with_name("before"))
         second = StateFolder("t")
         second.key()
+        folders[0].with_name("before").joinpath("p").rename(folders[0] / "p")  # the disk itself is well
         before = _contents(*folders)
         running = asyncio.ensure_future(server.run())
         await _until(lambda: "goes on for those" in caplog.text)
