@@ -31,6 +31,7 @@ from execzmq.server.leases import LeaseKeeper
 from execzmq.server.mending import Mender
 from execzmq.server.outgoing import Outgoing
 from execzmq.server.publisher import Publisher
+from execzmq.server.reaping import be_first
 from execzmq.server.sockets import Endpoints, Sockets
 from execzmq.server.state import StateFolder
 from execzmq.server.succession import take_over
@@ -234,6 +235,7 @@ async def serve(
     Raises:
         Conflict, ConnectionFailed: as by `Server.open`.
     """
+    be_first()
     server = await Server.open(name, settings, replace=replace)
     # What lives for long would be looked at again and again: by its many short-lived objects a busy server
     # would spend a tenth of its time on that.

@@ -49,6 +49,7 @@ def take_over(name: str) -> StateFolder:
         except Conflict:
             with holder_of(folder) as holder:
                 if holder is not None and holder.pid != os.getpid():
+                    _refuse_first(holder)
                     _inherit(name)
                     _end(holder)
                     continue
@@ -66,6 +67,15 @@ def _end(holder: Holder) -> None:
             return
     message = f"the server, pid {holder.pid}, does not end, though it was killed: see where it hangs"
     raise Conflict(message, pid=holder.pid)
+
+
+def _refuse_first(holder: Holder) -> None:
+    """Spare the first process of this PID namespace: its end would be that of all others in it, and ours."""
+    if holder.pid == 1:
+        message = (
+            "the server is the first process here (pid 1), and nothing outlives it: restart its container"
+        )
+        raise Conflict(message, pid=1)
 
 
 def _inherit(name: str) -> None:
