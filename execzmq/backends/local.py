@@ -77,7 +77,6 @@ class LocalBackend:
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )
         self._closed = self._is_ending = False
-        self._owns_folder = True
 
     @classmethod
     async def open(cls, folder: Path, settings: Settings) -> LocalBackend:
@@ -190,17 +189,6 @@ class LocalBackend:
         """End a process; a start that the keeper does not answer is given up."""
         await start_or_give_up(self.wait_started(process), partial(self.keeper.give_up, process.spec.key))
         await LocalProcess(self, process, asked_by).end("terminated", asked_by, grace)
-
-    def folder_was_emptied(self) -> None:
-        """Write anew what a next server needs, and make room for the logs of what lives."""
-        for process in self.table.living():
-            os.makedirs(self.log_folder(process.spec), 0o700, exist_ok=True)
-        self.journal.is_behind = True
-        self._tidy()
-
-    def leave_folder(self) -> None:
-        """Replace no file in the folder any more: it is another server's."""
-        self._owns_folder = False
 
     def _held(self) -> list[ManagedProcess]:
         """Return the processes that are not over, and those whose streams others still hold."""
@@ -357,8 +345,6 @@ class LocalBackend:
 
     def _tidy(self) -> None:
         """Write the journal anew when most of it speaks of what is forgotten, or it lacks something."""
-        if not self._owns_folder:
-            return
         if self.journal.is_behind or self.journal.records > _JOURNAL_SLACK + 4 * len(self.table):
             with contextlib.suppress(OSError):  # there may be room the next time
                 self.journal.compact(record for process in self.table for record in journal_records(process))

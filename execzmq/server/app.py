@@ -16,6 +16,7 @@ from functools import partial
 import zmq
 
 from execzmq import connection
+from execzmq.backends.emptied import fill_again
 from execzmq.backends.local import LocalBackend
 from execzmq.connection import ConnectionInfo
 from execzmq.errors import ExecZMQError
@@ -93,7 +94,7 @@ class Server:
             self._send,
             self._clock,
         )
-        self._mender = Mender(state, self._sockets, info, backend.folder_was_emptied, backend.leave_folder)
+        self._mender = Mender(state, self._sockets, info, partial(fill_again, backend))
         backend.listener = self._publisher
 
     @classmethod

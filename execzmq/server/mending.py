@@ -25,7 +25,6 @@ class Mender:
     Args:
         info: what its connection files say.
         on_emptied: called after the state folder was emptied or made anew.
-        on_lost: called once when a folder is another server's.
     """
 
     def __init__(
@@ -34,13 +33,11 @@ class Mender:
         sockets: Sockets,
         info: ConnectionInfo,
         on_emptied: Callable[[], object],
-        on_lost: Callable[[], object],
     ) -> None:
         self._state = state
         self._sockets = sockets
         self._info = info
         self._on_emptied = on_emptied
-        self._on_lost = on_lost
         self._is_lost = False
         self._said = ""
 
@@ -53,7 +50,6 @@ class Mender:
         except Conflict as error:
             self._is_lost = True
             log.error("the folders of this server are gone, and %s: it goes on for those it has", error)
-            self._on_lost()
         except (ConnectionFailed, OSError, zmq.ZMQError) as error:
             self._say(f"what was removed cannot be made anew: {error}")
         else:

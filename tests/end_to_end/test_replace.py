@@ -18,6 +18,7 @@ from tests.cli.shell import execzmq
 from tests.commands import all_events, end_of, output_of, python, shell, until_output, words
 from tests.end_to_end.watchers import watching
 from tests.lives import lives
+from tests.passing import pace
 from tests.raw import raw
 from tests.servers import SERVE, ServerProcess, serving
 from tests.support import TIMESCALE, deadline, ms, wait_until
@@ -46,7 +47,7 @@ class Pauses:
         while True:
             await client.info()
             self.answers.append(time.monotonic())
-            await asyncio.sleep(ms(5))
+            await pace(5)
 
     async def watch(self, client: AsyncClient) -> None:
         """Watch the process `p`, each event of it once and in order."""
@@ -139,7 +140,7 @@ async def _write_lines(process, count: int) -> bytes:
         line = b"%d\n" % number
         await process.write(line)
         written += line
-        await asyncio.sleep(ms(10))
+        await pace(10)
     await process.close_stdin()
     return written
 

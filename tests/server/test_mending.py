@@ -14,6 +14,7 @@ import pytest
 from execzmq import connection
 from execzmq.api import aconnect
 from execzmq.errors import Conflict
+from execzmq.process.journal import Journal
 from execzmq.server import app
 from execzmq.server.app import Server
 from execzmq.server.locks import FolderLock
@@ -23,7 +24,7 @@ from execzmq.types.backend import ExecBackend
 from tests.commands import all_events, assert_seqs_whole, end_of, output_of, words
 from tests.factories import open_server
 from tests.lives import lives
-from tests.support import deadline, ms, wait_until
+from tests.support import deadline, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +65,19 @@ async def _process_goes_on(backend: ExecBackend) -> None:
     assert_seqs_whole(events)
     assert output_of(events) == b"still here"
     assert end_of(events).exit_code == 0
+
+
+async def _looked(server: Server) -> None:
+    """Wait until the server has looked three times more."""
+    looks, look = [0], server._mender.look
+
+    def count() -> None:
+        look()
+        looks[0] += 1
+
+    server._mender.look = count  # type: ignore[method-assign]  # it is called by that name each time
+    await _until(lambda: looks[0] >= 3)
+    server._mender.look = look  # type: ignore[method-assign]  # as it was
 
 
 # Sockets
@@ -216,6 +230,9 @@ async def test_folders_that_are_another_servers_by_now(caplog: pytest.LogCapture
             folder.rename(folder.with_name("before"))
         second = StateFolder("t")
         second.key()
+        theirs = Journal(folders[0] / "journal")
+        theirs.replay()
+        theirs.close()
         folders[0].with_name("before").joinpath("p").rename(folders[0] / "p")  # the disk itself is well
         before = _contents(*folders)
         running = asyncio.ensure_future(server.run())
@@ -224,7 +241,7 @@ async def test_folders_that_are_another_servers_by_now(caplog: pytest.LogCapture
         assert (await process.wait("exited", 10.0)).result is not None
         server._backend.journal.is_behind = True
         server._backend._tidy()
-        await asyncio.sleep(ms(100))
+        await _looked(server)
         assert _contents(*folders) == before
         server.stop()
         await running
@@ -244,13 +261,13 @@ async def test_what_cannot_be_made_anew_is_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And tried again: the disk may have room later."""
-    async with open_server():
+    async with open_server() as server:
         path = connection.runtime_file("t")
         folder = path.parent
         shutil.rmtree(folder)
         folder.write_text("in the way")
         await _until(lambda: "cannot be made anew" in caplog.text)
-        await asyncio.sleep(ms(100))
+        await _looked(server)
         assert caplog.text.count("cannot be made anew") == 1
         folder.unlink()
         await _until(path.exists)
