@@ -110,10 +110,15 @@ def running(name: str = DEFAULT_NAME) -> ConnectionInfo | None:
 
 
 def listens(info: ConnectionInfo) -> bool:
-    """Tell whether somebody listens at the socket of a local server; a busy or stopped one does."""
+    """Tell whether somebody listens at the socket of a local server; a busy or stopped one does.
+
+    So does one that is taking over from another, as far as clients are concerned: it is worth to wait for it.
+    """
     path = info.socket_path("shell")
-    if path is None:
-        return True
+    return path is None or _accepts(path) or _takes_over(info)
+
+
+def _accepts(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -122,6 +127,17 @@ def listens(info: ConnectionInfo) -> bool:
             return True
         except OSError:
             return False
+    return True
+
+
+def _takes_over(info: ConnectionInfo) -> bool:
+    """Tell whether a living server has put its pid into the file of the one before, and has no epoch yet."""
+    if info.epoch or info.pid < 1 or info.host != connection.host_id():
+        return False
+    try:
+        os.kill(info.pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True
 
 
