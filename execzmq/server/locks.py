@@ -96,8 +96,8 @@ class FolderLock:
         fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             _flock(fd, self._file)
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+            # In this order, since on a full disk there would be no room again.
+            os.ftruncate(fd, os.pwrite(fd, f"{os.getpid()}\n".encode(), 0))
         except BaseException:
             os.close(fd)
             raise

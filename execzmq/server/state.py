@@ -161,8 +161,12 @@ class StateFolder:
 
     def _write_format(self) -> None:
         path = self.path / FORMAT_NAME
+        text = json.dumps({"format": FORMAT, "host": connection.host_id()}) + "\n"
+        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
+            if path.read_text() == text:  # on a full disk it could not be written again
+                return
         temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"format": FORMAT, "host": connection.host_id()}) + "\n")
+        temporary.write_text(text)
         os.replace(temporary, path)
 
 

@@ -147,3 +147,10 @@ def test_a_file_that_names_nobody(short_tmp: Path, text: str) -> None:
         assert holder is None
     with holder_of(short_tmp / "none") as holder:
         assert holder is None
+
+
+def test_the_pid_replaces_a_longer_one(short_tmp: Path) -> None:
+    """Without a moment at which the file needs room that a full disk has not."""
+    (short_tmp / "lock").write_text("123456789012345\n")
+    FolderLock(short_tmp).close()
+    assert (short_tmp / "lock").read_text() == f"{os.getpid()}\n"
