@@ -134,9 +134,7 @@ class Keeper:
         elif self._first_deadline is not None:
             waits.append(max(0.0, self._first_deadline - time.monotonic()))
         else:
-            waits.append(self._drain.patience)
-            if not self._settle_at or any(record.has_ended for record in self._table):
-                waits.append(max(0.0, self._settle_at - time.monotonic()))
+            waits += [self._drain.patience, max(0.0, self._settle_at - time.monotonic())]
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _turn(self) -> None:
@@ -288,7 +286,8 @@ class Keeper:
         self._settle_at = 0.0
 
     def _settle_orphaned(self) -> None:
-        """Write down what has ended, and end when nothing runs and no output is left to hand over."""
+        """Be found, write down what has ended; end when nothing runs and no output is left to hand over."""
+        self._listener.mend()
         for record in self._table:
             if record.has_ended and not record.recorded:
                 # A full disk may have room later: the record stays in memory until then.
