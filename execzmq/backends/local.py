@@ -31,6 +31,7 @@ from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.outcome import Outcome
 from execzmq.process import guards
 from execzmq.process.census import Scope
+from execzmq.process.held import Memory
 from execzmq.process.housekeeping import Housekeeping
 from execzmq.process.index import Record
 from execzmq.process.journal import Journal
@@ -39,6 +40,7 @@ from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.readers import Readers
 from execzmq.process.scan import TreeScanner
+from execzmq.process.shortage import Shortage
 from execzmq.process.spec import ProcessSpec, spec_of
 from execzmq.process.table import ProcessTable
 from execzmq.settings import VERSION, Settings
@@ -64,8 +66,11 @@ class LocalBackend:
         self.clock, self.started_at = time.time, time.time()
         self.statistics = {"started": 0, "failed": 0, "ended": 0}
         self._private = private
-        self.journal = Journal(folder / "journal")
+        self.memory = Memory()
         self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
+        self._shortage = Shortage(folder, self.memory, self._housekeeping.make_room, self._catch_up)
+        self.journal = Journal(folder / "journal", self._shortage.refused)
+        self._unforgotten: list[str] = []
         self._starting: dict[str, Outcome[None]] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._discarding: set[ManagedProcess] = set()
@@ -107,6 +112,7 @@ class LocalBackend:
             await backend.aclose()
             raise
         backend._housekeeping.start()
+        backend._shortage.start()
         return backend
 
     @property
@@ -165,6 +171,7 @@ class LocalBackend:
         if self._private:
             await self.end_all("shutdown", grace=0.0)
         keeps = bool(self._held())
+        self._shortage.close()
         self._closed = True
         self._housekeeping.close()
         await cancel_all(self._tasks)
@@ -230,7 +237,7 @@ class LocalBackend:
         launch, files = launch_of(params, spec, self.base_env, folder)
         try:
             note_start(self.journal, spec)
-            process = ManagedProcess(spec, OutputLog(folder, instance, budget), self, self.clock)
+            process = ManagedProcess(spec, OutputLog(folder, instance, budget, self.memory), self, self.clock)
             before = self.table.add(process)
             if before is not None:
                 self._drop(before)
@@ -296,8 +303,38 @@ class LocalBackend:
     def released(self, process: ManagedProcess) -> None:
         """Let the keeper give up what it holds of the process."""
         self._discarding.discard(process)
+        self._unforgotten.append(process.spec.key)
+        if not self.journal.owes:
+            self._let_keeper_forget()
+
+    def _let_keeper_forget(self) -> None:
+        """Let the keeper forget what the journal knows."""
+        keys, self._unforgotten = self._unforgotten, []
         if self._keeping.is_connected and not self._closed:
-            self.keeper.forget(process.spec.key)
+            for key in keys:
+                self.keeper.forget(key)
+
+    def degraded(self, process: ManagedProcess, error: OSError) -> None:
+        """Go on in memory; the next server is to know that the end of the log may be missing."""
+        self._mark_degraded(process, True)
+        self._shortage.add(process, error)
+
+    def recovered(self, process: ManagedProcess) -> None:
+        """Note that the log stands on disk; that of one that is over is found there from now on."""
+        self._mark_degraded(process, False)
+        if process.life.is_over:
+            self.journal.note(end_record(process))
+
+    def _mark_degraded(self, process: ManagedProcess, on: bool) -> None:
+        if process.has_begun and self._keeping.is_connected and not self._closed:
+            self.keeper.mark(process.spec.key, "degraded", on)
+
+    def _catch_up(self) -> bool:
+        """Write what the journal lacks; return whether that is done."""
+        if self.journal.catch_up():
+            self._let_keeper_forget()
+            return True
+        return False
 
     def time_is_over(self, process: ManagedProcess) -> None:
         """End the tree of a process whose time limit has struck."""
@@ -326,6 +363,7 @@ class LocalBackend:
     def _drop(self, process: ManagedProcess) -> None:
         """Remove what is kept of a process that the table has no longer."""
         process.is_forgotten = True
+        self._shortage.remove(process)
         if process.is_discarding:
             self._discarding.add(process)
         else:

@@ -72,6 +72,10 @@ class Housekeeping:
         if self._estimate > self._limit:
             self._sweep()
 
+    def make_room(self) -> None:
+        """Let go what may go: the disk is full, though the budget may not be passed."""
+        self._sweep()
+
     def ended(self) -> None:
         """Note that one more process is over."""
         self._finished_since += 1

@@ -121,10 +121,12 @@ class IndexFiles:
         self.records += count
 
     def _writable(self, seq: int) -> IndexSegment:
-        if self.segments and self.segments[-1].count < self._segment_records:
+        """Return the file for the record `seq`; after a hole a new one begins."""
+        last = self.segments[-1] if self.segments else None
+        if last is not None and last.last + 1 == seq and last.count < self._segment_records:
             if self._fd < 0:
-                self._fd = os.open(self._path(self.segments[-1].first), os.O_RDWR | os.O_CLOEXEC)
-            return self.segments[-1]
+                self._fd = os.open(self._path(last.first), os.O_RDWR | os.O_CLOEXEC)
+            return last
         self.close()
         self._fd = os.open(self._path(seq), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         return IndexSegment(seq, seq, 0)

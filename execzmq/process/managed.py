@@ -7,6 +7,7 @@ event and of its end.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -47,6 +48,12 @@ class Observer(Protocol):
     def paused(self, process: ManagedProcess) -> None:
         """The command must wait until its starter tells that it has received more."""
 
+    def degraded(self, process: ManagedProcess, error: OSError) -> None:
+        """The disk takes nothing of its log any more; `recover` it when there is room."""
+
+    def recovered(self, process: ManagedProcess) -> None:
+        """All that was held of its log stands on disk."""
+
 
 class ManagedProcess:
     """A process from its start to the end of its log.
@@ -81,7 +88,8 @@ class ManagedProcess:
         backlog = Backlog(spec.log_budget) if spec.backpressure == "pause" else None
         self.streams = StreamSet(log, backlog, self._paused)
         self.last_output: Record | None = None
-        self._is_given_up = False
+        self._is_given_up = self._is_degraded = False
+        self._lost_before = 0
         self._observer = observer
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -191,6 +199,7 @@ class ManagedProcess:
         self._take(Fact.EXITED)
         if not self.life.is_over:
             self.log.persist()
+            self._look_at_disk()
 
     def ended_unseen(self, status: int, rusage: dict[str, float], ended_at: float) -> None:
         """Record the end of a command that ended, and its streams with it, while nobody was there."""
@@ -255,6 +264,7 @@ class ManagedProcess:
         if record is not None:
             self.last_output = record
             self._tell(record, {})
+            self._look_at_disk()
             self.streams.balance()
 
     def stream_ended(self, stream: Stream) -> None:
@@ -266,6 +276,34 @@ class ManagedProcess:
         """Record a notice, unless nothing may follow any more."""
         if not self.life.is_over:
             self._record("notice", {"kind": kind, "data": payloads.plain(data)})
+
+    # A disk that takes nothing
+
+    def disk_refused(self, error: OSError) -> None:
+        """From now on hold the output in memory, and say so once."""
+        if self._is_degraded:
+            return
+        self._is_degraded = True
+        self._lost_before = sum(self.log.dropped.values())
+        self.log.hold(error)
+        self._observer.degraded(self, error)
+        self.notice("degraded", {"error": errno.errorcode.get(error.errno or 0, ""), "text": str(error)})
+
+    def recover(self) -> bool:
+        """Try the disk again; return whether the log stands there whole, as far as it was not dropped."""
+        self.streams.flush()
+        if not self.log.recover():
+            self.streams.balance()
+            return False
+        self._is_degraded = False
+        self._observer.recovered(self)
+        self.notice("recovered", {"dropped_bytes": sum(self.log.dropped.values()) - self._lost_before})
+        self.streams.balance()
+        return True
+
+    def _look_at_disk(self) -> None:
+        if self.log.trouble is not None:
+            self.disk_refused(self.log.trouble)
 
     # Inside
 
@@ -294,6 +332,7 @@ class ManagedProcess:
     def _record(self, kind: Kind, payload: dict[str, Any]) -> None:
         self.streams.flush()
         self._tell(self.log.append(kind, payloads.encode(payload), self._clock()), payload)
+        self._look_at_disk()
 
     def _paused(self) -> None:
         self._observer.paused(self)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from execzmq.process.index import RECORD_SIZE, Record, Segment, unpack
 from execzmq.process.indexfiles import IndexFiles
-from execzmq.process.segments import SegmentedStream
 
 _LARGE_RUN = 1 << 20
 _MOST_VIEWS = 1024
@@ -42,11 +41,24 @@ class LogPage:
     next_seq: int
 
 
+class Readable(Protocol):
+    """A stream as a page reads it; see SegmentedStream."""
+
+    def find(self, offset: int, length: int) -> Segment | None:
+        """Return what has those bytes, or `None` where they are gone."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return these bytes, all of one segment."""
+
+    def read_into(self, segment: Segment, offset: int, views: Sequence[memoryview]) -> None:
+        """Fill `views` with the bytes of `segment` from `offset` on."""
+
+
 @dataclass(slots=True)
 class _Run:
     """Bytes that follow each other in one file, and the parts of the page's buffer where they go."""
 
-    stream: SegmentedStream
+    stream: Readable
     segment: Segment
     offset: int
     end: int
@@ -66,7 +78,7 @@ class PageBuilder:
 
     def __init__(
         self,
-        streams: dict[str, SegmentedStream],
+        streams: Mapping[str, Readable],
         after_seq: int,
         ends: tuple[int, int],
         max_bytes: int,
@@ -157,6 +169,10 @@ class PageBuilder:
                         return False
         return True
 
+    def fill_from(self, records: Iterable[Record]) -> bool:
+        """Take these records, which follow those of the index, in the same way."""
+        return all(self.add(record) for record in records)
+
     def close_hole(self, last_seq: int, ends: tuple[int, int]) -> None:
         """Tell what is missing up to the end of the log, where its records cannot be read."""
         if self.seq < last_seq:
@@ -179,24 +195,6 @@ class PageBuilder:
             for run in self._runs:
                 run.stream.read_into(run.segment, run.offset, [whole[a:b] for a, b in run.parts])
         return buffer
-
-
-def page_of_held(
-    held: Iterable[tuple[Record, bytes]], after_seq: int, max_bytes: int, max_events: int
-) -> LogPage:
-    """Return the page of a log whose events are in memory only, each with its payload."""
-    page = LogPage([], {}, bytearray(), after_seq)
-    size = 0
-    for record, payload in held:
-        if record.seq <= after_seq:
-            continue
-        size += len(payload)
-        if page.entries and (size > max_bytes or len(page.entries) >= max_events):
-            break
-        page.entries.append(record)
-        page.payloads[record.seq] = payload
-        page.next_seq = record.seq
-    return page
 
 
 class CursorMemory:

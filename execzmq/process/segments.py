@@ -203,6 +203,18 @@ class SegmentedStream:
         self.end -= surplus
         return surplus
 
+    def skip_to(self, offset: int) -> None:
+        """Go on at `offset`, in a new file where that is beyond the end; what lies between is not there."""
+        if offset <= self.end:
+            return
+        self.close()
+        last = self.segments[-1] if self.segments else None
+        if last is not None and last.size:
+            os.truncate(self._path(last.start), last.size)  # a failed write may have left bytes beyond
+        elif last is not None:
+            self.drop(last)
+        self.end, self._full = offset, True
+
     def close(self) -> None:
         """Close the descriptor; the next write opens it again."""
         fd, self._fd = self._fd, -1

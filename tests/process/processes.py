@@ -23,6 +23,8 @@ class Notes:
         self.releases = 0
         self.strikes = 0
         self.pauses = 0
+        self.troubles: list[OSError] = []
+        self.recoveries = 0
 
     def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
         """Note an event."""
@@ -43,6 +45,14 @@ class Notes:
     def paused(self, process: ManagedProcess) -> None:
         """Count a time that writers begin to wait."""
         self.pauses += 1
+
+    def degraded(self, process: ManagedProcess, error: OSError) -> None:
+        """Note why the disk took nothing."""
+        self.troubles.append(error)
+
+    def recovered(self, process: ManagedProcess) -> None:
+        """Count a log that stands on disk again."""
+        self.recoveries += 1
 
     @property
     def kinds(self) -> list[str]:
@@ -82,6 +92,7 @@ def _pump(process: ManagedProcess, stream: Stream, reader: int) -> StreamPump:
         before=process.streams.flush_others,
         commit=process.commit,
         ended=process.stream_ended,
+        refused=process.disk_refused,
         clock=lambda: 100.0,
         readers=Readers(),
     )
