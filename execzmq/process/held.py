@@ -84,16 +84,14 @@ class Memory:
 
 @dataclass(slots=True)
 class HeldEvent:
-    """One event; `data` is its output or payload, `None` where that stands on disk already."""
+    """One event; `data` is its output or payload, `None` where that stands on disk already.
+
+    `cost` is what it counts for of the memory.
+    """
 
     record: Record
     data: bytes | None
-    segment: Segment
-
-    @property
-    def cost(self) -> int:
-        """Return the bytes that count."""
-        return 0 if self.data is None or self.record.kind != "output" else len(self.data) + _EVENT_COST
+    cost: int
 
 
 class HeldTail:
@@ -107,7 +105,7 @@ class HeldTail:
         self.memory = memory
         self.bytes = 0
         self._events: dict[int, HeldEvent] = {}
-        self._places: dict[tuple[str, int], HeldEvent] = {}
+        self._places: dict[tuple[str, int], bytes] = {}
         self._pending: dict[str, bytearray] = {}
         self._is_holder = False
 
@@ -167,19 +165,23 @@ class HeldTail:
 
     def add(self, record: Record, data: bytes | None) -> None:
         """Add the newest event."""
-        event = HeldEvent(record, data, Segment(record.offset, record.length))
+        cost = 0 if data is None or record.kind != "output" else len(data) + _EVENT_COST
+        event = HeldEvent(record, data, cost)
         self._events[record.seq] = event
-        if data is not None:
-            self._places[record.stream, record.offset] = event
-        self._count(event.cost)
+        if data:
+            self._places[record.stream, record.offset] = data
+        if cost:
+            self._count(cost)
 
     # What goes
 
     def remove(self, event: HeldEvent) -> None:
         """Take an event away: it stands on disk, or is lost."""
         del self._events[event.record.seq]
-        self._places.pop((event.record.stream, event.record.offset), None)
-        self._count(-event.cost)
+        if event.data:
+            del self._places[event.record.stream, event.record.offset]
+        if event.cost:
+            self._count(-event.cost)
 
     def drop(self, keep_after: int | None) -> list[Record]:
         """Drop the oldest output beyond what may be held; return its records.
@@ -222,8 +224,8 @@ class HeldTail:
 
     # What is read
 
-    def find(self, stream: str, offset: int) -> HeldEvent | None:
-        """Return the event whose bytes begin at `offset` of `stream`, if they are here."""
+    def find(self, stream: str, offset: int) -> bytes | None:
+        """Return the bytes of the event that begins at `offset` of `stream`, if they are here."""
         return self._places.get((stream, offset))
 
 
@@ -238,7 +240,7 @@ class HeldStream:
     def find(self, offset: int, length: int) -> Segment | None:
         """Return what has those bytes, or `None` where they are gone."""
         held = self._tail.find(self._name, offset)
-        return held.segment if held is not None else self._disk.find(offset, length)
+        return self._disk.find(offset, length) if held is None else Segment(offset, length)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes of one event, or of some that follow each other in one file.
@@ -247,7 +249,7 @@ class HeldStream:
             OSError: they are not there.
         """
         held = self._tail.find(self._name, offset)
-        return self._disk.read(offset, length) if held is None or held.data is None else held.data
+        return self._disk.read(offset, length) if held is None else held
 
     def read_into(self, segment: Segment, offset: int, views: Sequence[memoryview]) -> None:
         """Fill `views` one after the other with the bytes from `offset` on, of what `find` has returned.
@@ -256,9 +258,7 @@ class HeldStream:
             OSError: they cannot be read.
         """
         held = self._tail.find(self._name, offset)
-        if held is None or held.data is None:
+        if held is None:
             self._disk.read_into(segment, offset, views)
-            return
-        data = memoryview(held.data)
-        for view in views:
-            view[:], data = data[: len(view)], data[len(view) :]
+        else:
+            views[0][:] = held  # an event of its own, since its segment is

@@ -6,6 +6,7 @@ Counts what is written and looks at the disk only when the count says that the b
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from execzmq.process.managed import ManagedProcess
 from execzmq.process.retention import LogStat, Shrink
 from execzmq.process.table import ProcessTable
 from execzmq.settings import FINISHED_MOST, MIB, Settings
+
+log = logging.getLogger("execzmq.process")
 
 _FINISHED_DELAY = 1.0
 _FINISHED_SLACK = 64
@@ -122,16 +125,22 @@ class Housekeeping:
         for action in actions[:_FILES]:
             process = self._table.require(action.process_id)
             before = process.log.disk_bytes
-            if isinstance(action, Shrink):
-                backlog = process.streams.backlog
-                process.log.shrink(action.target, backlog.keep_after if backlog else None, _FILES)
+            try:
+                freed += self._carry_out_one(process, action)
+            except OSError as error:
+                log.error("room cannot be made in %s: %s", process.log.folder, error)
                 freed += before - process.log.disk_bytes
-            else:
-                self._forget(process)
-                freed += before
             if freed > _STEP:
                 break
         return freed
+
+    def _carry_out_one(self, process: ManagedProcess, action: retention.Action) -> int:
+        before = process.log.disk_bytes
+        if not isinstance(action, Shrink):
+            self._forget(process)
+            return before
+        backlog = process.streams.backlog
+        return process.log.shrink(action.target, backlog.keep_after if backlog else None, _FILES)
 
     def _set_short(self, is_short: bool) -> None:
         """Where room is short, let commands wait for their starters sooner."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ from execzmq.process.index import (
     make,
     meta_records,
 )
-from execzmq.process.paging import CursorMemory, Dropped, LogPage, PageBuilder
+from execzmq.process.paging import CursorMemory, Dropped, LogPage, PageBuilder, Readable, page_of_held
 from execzmq.process.segments import has_data
 from execzmq.settings import MAX_EVENT, PAGE, PAGE_EVENTS
 from execzmq.types.events import Stream
@@ -69,7 +69,6 @@ class OutputLog:
         self.trouble: OSError | None = None
         self._memory = memory or Memory()
         self._tail = HeldTail(self._memory)
-        self._streams = {name: HeldStream(name, self._tail, disk) for name, disk in self._data.items()}
         self._meta_end = 0
         self._cursors = CursorMemory()
 
@@ -278,7 +277,8 @@ class OutputLog:
         """Let output be written from now on."""
         if self._memory.is_disk_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._write_held()
+        if self._tail or not self.is_on_disk:
+            self._write_held()
 
     def _write_held(self) -> None:
         if not self.is_on_disk:
@@ -312,6 +312,8 @@ class OutputLog:
         """
         try:
             self._write_held()
+            for name, end in self.ends.items():
+                self._data[name].begin_at(end)
         except OSError as error:
             self.trouble = error
             return False
@@ -332,8 +334,10 @@ class OutputLog:
             OSError: the files cannot be read.
         """
         after_seq = max(0, min(after_seq, self.last_seq))
-        streams = self._streams if self._tail else self._data
-        builder = PageBuilder(streams, after_seq, self._ends_at(after_seq), max_bytes, max_events)
+        if self._tail and not self._index.segments and not any(self.ends.values()):
+            events = ((event.record, event.data or b"") for event in self._tail)
+            return page_of_held(events, after_seq, max_bytes, max_events)
+        builder = PageBuilder(self._readable(), after_seq, self._ends_at(after_seq), max_bytes, max_events)
         if after_seq < self.last_seq and builder.fill(self._index) and self._fill_held(builder, after_seq):
             builder.close_hole(self.last_seq, (self.ends["stdout"], self.ends["stderr"]))
         self._cursors.note(builder.seq, builder.ends)
@@ -342,13 +346,20 @@ class OutputLog:
     def _fill_held(self, builder: PageBuilder, after_seq: int) -> bool:
         return not self._tail or builder.fill_from(self._tail.after(after_seq))
 
+    def _readable(self) -> Mapping[str, Readable]:
+        """Return the streams, what is in memory of them counted in."""
+        if not self._tail:
+            return self._data
+        return {name: HeldStream(name, self._tail, disk) for name, disk in self._data.items()}
+
     def read_output(self, record: Record) -> bytes:
         """Return the bytes of an output event.
 
         Raises:
             OSError: they are gone or cannot be read.
         """
-        return self._streams[record.stream].read(record.offset, record.length)
+        held = self._tail.find(record.stream, record.offset)
+        return self._data[record.stream].read(record.offset, record.length) if held is None else held
 
     def payload_of(self, kind: Kind) -> bytes | None:
         """Return the payload of the last event of a kind that is no output, `None` where there is none.

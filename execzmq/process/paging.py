@@ -197,6 +197,24 @@ class PageBuilder:
         return buffer
 
 
+def page_of_held(
+    held: Iterable[tuple[Record, bytes]], after_seq: int, max_bytes: int, max_events: int
+) -> LogPage:
+    """Return the page of a log without output and files, each event with its payload: so are most of them."""
+    page = LogPage([], {}, bytearray(), after_seq)
+    size = 0
+    for record, payload in held:
+        if record.seq <= after_seq:
+            continue
+        size += len(payload)
+        if page.entries and (size > max_bytes or len(page.entries) >= max_events):
+            break
+        page.entries.append(record)
+        page.payloads[record.seq] = payload
+        page.next_seq = record.seq
+    return page
+
+
 class CursorMemory:
     """Where in the output the newest page ends are.
 
