@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("execzmq.backend")
 
 _Memo = tuple[Kind, bytes, float]
+_SILENT = 3
+"""Events of a command that says nothing: `started`, `exited` and `closed`."""
 
 
 def restore(
@@ -71,10 +73,17 @@ def _restore_one(
     output = _log_of(backend, spec, end, spawned)
     if backend.journal.damaged and end is None and spawned is None and output.last_kind not in LAST_KINDS:
         went_down = True  # its end may have been told, and have stood where the journal is damaged
-    if (output.damaged and not (end and spec.log_instance)) or went_down:
+    was_degraded = spawned is not None and "degraded" in spawned.marks
+    is_cut = end is not None and output.last_kind not in LAST_KINDS
+    if (output.damaged and not (end and spec.log_instance)) or went_down or was_degraded or is_cut:
         # What was told may differ from what is there: no cursor of before may fit.
+        log.warning("the end of the log of %s may be missing: it has a new instance", spec.process_id)
         spec = replace(spec, log_instance=int.from_bytes(os.urandom(8)))
-        backend.journal.append(start_record(spec))
+        backend.journal.note(start_record(spec))
+    if end is not None and is_cut:
+        _finish(output, end)
+    if was_degraded:
+        backend.keeper.mark(spec.key, "degraded", False)
     output.instance = spec.log_instance or spec.instance
     process = ManagedProcess(spec, output, backend, backend.clock)
     if end is not None:
@@ -88,6 +97,7 @@ def _restore_one(
         _adopt(backend, process, spawned)
     elif not process.life.is_over:
         _end_alone(process, _exit_left(backend, spec))
+    process.check_disk()
 
 
 def _forgotten(
@@ -124,10 +134,21 @@ def _log_of(
         elif backend.journal.damaged or backend.keeper.follows_dead or _exit_left(backend, spec) is not None:
             # Of a command that has said nothing the log has nothing; it may have been told of as started.
             started = [_started(0, spec.requested_at)]
-        return OutputLog.open(folder, spec.instance, spec.log_budget, now, first=started)
+        return OutputLog.open(
+            folder, spec.instance, spec.log_budget, now, first=started, memory=backend.memory
+        )
     if end["on_disk"]:
-        return OutputLog.open(folder, spec.instance, spec.log_budget, end["ended_at"])
-    return OutputLog.from_memory(folder, spec.instance, spec.log_budget, _memos(end))
+        return OutputLog.open(folder, spec.instance, spec.log_budget, end["ended_at"], memory=backend.memory)
+    return OutputLog.from_memory(folder, spec.instance, spec.log_budget, _memos(end), backend.memory)
+
+
+def _finish(output: OutputLog, end: Mapping[str, Any]) -> None:
+    """Let a log end as it was told: its end was in memory only, or is gone from the disk."""
+    if end["result"] is None:
+        output.append("failed", payloads.encode(dict(end["failure"])), end["ended_at"])
+    else:
+        payload = payloads.encode(end["result"])
+        output.finish(end["last_seq"], end["result"]["output_bytes"], payload, end["ended_at"])
 
 
 def _recall_end(process: ManagedProcess, end: Mapping[str, Any]) -> None:
@@ -156,10 +177,12 @@ def _started(pid: int | None, started_at: float) -> _Memo:
 
 
 def _memos(end: Mapping[str, Any]) -> list[_Memo]:
-    """Return the events of a log that never was on disk."""
+    """Return the events of a log that never was on disk, up to the output that was in memory only."""
     if end["result"] is None:
         return [("failed", payloads.encode(dict(end["failure"])), end["ended_at"])]
     result = payloads.encode(end["result"])
+    if end["last_seq"] > _SILENT:
+        return [_started(end["pid"], end["started_at"])]
     return [
         _started(end["pid"], end["started_at"]),
         ("exited", result, end["ended_at"]),

@@ -248,6 +248,20 @@ class OutputLog:
             self.close()
         return record
 
+    def finish(self, seq: int, ends: Mapping[str, int], payload: bytes, now: float) -> None:
+        """Record the `closed` that was told as event `seq`, when the streams had ended at `ends`.
+
+        What was told before it and is not there counts as dropped.
+        """
+        self.last_seq = max(self.last_seq, seq - 1)
+        for name in OUTPUT_STREAMS:
+            lost = max(0, ends.get(name, 0) - self.ends[name])
+            self.ends[name] += lost
+            self.dropped[name] += lost
+        self.append("closed", payload, now)
+        if self.is_on_disk:
+            self.recover()
+
     def _add(self, record: Record, data: bytes | None, *, tries_disk: bool) -> None:
         """Let `record` be the last event: on disk where that is wanted and possible, else in memory."""
         self.last_seq, self.last_kind = record.seq, record.kind

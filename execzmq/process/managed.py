@@ -199,7 +199,7 @@ class ManagedProcess:
         self._take(Fact.EXITED)
         if not self.life.is_over:
             self.log.persist()
-            self._look_at_disk()
+            self.check_disk()
 
     def ended_unseen(self, status: int, rusage: dict[str, float], ended_at: float) -> None:
         """Record the end of a command that ended, and its streams with it, while nobody was there."""
@@ -264,7 +264,7 @@ class ManagedProcess:
         if record is not None:
             self.last_output = record
             self._tell(record, {})
-            self._look_at_disk()
+            self.check_disk()
             self.streams.balance()
 
     def stream_ended(self, stream: Stream) -> None:
@@ -301,7 +301,8 @@ class ManagedProcess:
         self.streams.balance()
         return True
 
-    def _look_at_disk(self) -> None:
+    def check_disk(self) -> None:
+        """Notice that the disk did not take what was to be written."""
         if self.log.trouble is not None:
             self.disk_refused(self.log.trouble)
 
@@ -332,7 +333,7 @@ class ManagedProcess:
     def _record(self, kind: Kind, payload: dict[str, Any]) -> None:
         self.streams.flush()
         self._tell(self.log.append(kind, payloads.encode(payload), self._clock()), payload)
-        self._look_at_disk()
+        self.check_disk()
 
     def _paused(self) -> None:
         self._observer.paused(self)
