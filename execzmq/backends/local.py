@@ -99,6 +99,7 @@ class LocalBackend:
 
     @classmethod
     async def _open(cls, backend: LocalBackend) -> LocalBackend:
+        backend._shortage.begin()
         records = backend.journal.replay()
         left: dict[str, SpawnedProcess] = {}
 
@@ -285,7 +286,8 @@ class LocalBackend:
 
     def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
         """Pass an event on to the listener."""
-        self._housekeeping.grown(record.length)
+        if process.log.trouble is None:
+            self._housekeeping.grown(record.length)
         self.listener.event_recorded(process, record, payload)
 
     def ended(self, process: ManagedProcess) -> None:
@@ -326,7 +328,7 @@ class LocalBackend:
             self.journal.note(end_record(process))
 
     def _mark_degraded(self, process: ManagedProcess, on: bool) -> None:
-        if process.has_begun and self._keeping.is_connected and not self._closed:
+        if process.has_begun and not process.life.is_over and self._keeping.is_connected and not self._closed:
             self.keeper.mark(process.spec.key, "degraded", on)
 
     def _catch_up(self) -> bool:

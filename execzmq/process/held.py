@@ -6,6 +6,8 @@ Events before the first output are here too. Only output counts: the rest is sma
 from __future__ import annotations
 
 import errno
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -20,6 +22,8 @@ _LEAST_EVENT = 512
 _PENDING = 8
 """Part of the memory (1 / n) that is for what is no event yet, of both streams."""
 _NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
+_LOST_MOST = 4096
+"""Dropped events that are remembered, in 24 bytes each."""
 _FIRST_RETRY = 0.25
 _LAST_RETRY = 8.0
 _CALM = 60.0
@@ -94,6 +98,31 @@ class HeldEvent:
     cost: int
 
 
+class LostEnds:
+    """Where the streams ended after each event that was dropped lately.
+
+    So whoever has come to one of these is told what he has missed since, to the byte.
+    """
+
+    def __init__(self) -> None:
+        self._seqs = array("Q")
+        self._ends = array("Q")
+
+    def note(self, record: Record) -> None:
+        """Remember an event that is being dropped; none of an older one may follow."""
+        self._seqs.append(record.seq)
+        self._ends.extend(record.ends)
+        if len(self._seqs) > _LOST_MOST:
+            del self._seqs[: _LOST_MOST // 2], self._ends[: _LOST_MOST // 2 * 2]
+
+    def at_or_before(self, seq: int) -> tuple[int, tuple[int, int]]:
+        """Return the last such event whose seq is not above `seq`, and the ends of stdout and stderr then."""
+        at = bisect_right(self._seqs, seq) - 1
+        if at < 0:
+            return 0, (0, 0)
+        return self._seqs[at], (self._ends[2 * at], self._ends[2 * at + 1])
+
+
 class HeldTail:
     """The newest events of one log, by seq; there may be holes between them.
 
@@ -103,6 +132,7 @@ class HeldTail:
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
+        self.lost = LostEnds()
         self.bytes = 0
         self._events: dict[int, HeldEvent] = {}
         self._places: dict[tuple[str, int], bytes] = {}
@@ -198,6 +228,7 @@ class HeldTail:
                 gone.append(event)
                 excess -= event.cost
         for event in gone:
+            self.lost.note(event.record)
             self.remove(event)
         return [event.record for event in gone]
 

@@ -177,10 +177,11 @@ class OutputLog:
         if seq >= self.last_seq:
             return self.ends["stdout"], self.ends["stderr"]
         known = self._cursors.get(seq)
-        if known is None:
-            record = self._tail.at_or_before(seq) or self._index.at_or_before(seq)
-            known = (record.stdout_end, record.stderr_end) if record is not None else None
-        return known or (0, 0)
+        if known is not None:
+            return known
+        records = [self._tail.at_or_before(seq), self._index.at_or_before(seq)]
+        found = [(record.seq, record.ends) for record in records if record is not None]
+        return max(*found, self._tail.lost.at_or_before(seq), (0, (0, 0)))[1]
 
     # Writing
 

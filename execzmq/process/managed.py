@@ -61,6 +61,8 @@ class ManagedProcess:
     Attributes:
         process_id, instance: name the process and this life of its log.
         told: `result` as events and journal have it, empty without one.
+        ended_on, last_read: when its log ended and when it was read last, in seconds of the loop's clock,
+            which no step of the wall clock moves.
 
     Args:
         spec: what it is.
@@ -84,7 +86,7 @@ class ManagedProcess:
         self.keyboard: str | None = None
         self.is_forgotten = False
         self.read_seq = 0
-        self.last_read = 0.0
+        self.last_read = self.ended_on = float("-inf")
         backlog = Backlog(spec.log_budget) if spec.backpressure == "pause" else None
         self.streams = StreamSet(log, backlog, self._paused)
         self.last_output: Record | None = None
@@ -157,6 +159,8 @@ class ManagedProcess:
         if result is not None:
             self.told = payloads.result_to_dict(result)
             self.ending.resume(result)
+        if life.is_over:
+            self.ended_on = self._loop.time() - max(0.0, self._clock() - self.ending.ended_at)
 
     def _take_over(
         self, pid: int, pidfd: int, pumps: Iterable[StreamPump], feeder: StdinFeeder | None
@@ -237,7 +241,7 @@ class ManagedProcess:
     def was_read(self, seq: int) -> None:
         """Note that somebody has everything up to `seq`."""
         self.read_seq = max(self.read_seq, seq)
-        self.last_read = self._clock()
+        self.last_read = self._loop.time()
 
     # Its end
 
@@ -313,6 +317,7 @@ class ManagedProcess:
         for action in actions:
             _ACTIONS[action](self)
         if actions and self.life.is_over:
+            self.ended_on = self._loop.time()
             self._observer.ended(self)
         if self.life.is_over and not self.streams.is_open:
             self._give_up()

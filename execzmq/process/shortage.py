@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -29,27 +30,21 @@ class Reserve:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.size = 0
 
     def take(self) -> bool:
-        """Take the room; return whether it could be had and as much again is free."""
-        fd = -1
+        """Take the room; return whether as much again is free, or nobody can tell."""
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            disk = os.fstatvfs(fd)
-            size = min(RESERVE, disk.f_blocks * disk.f_frsize // _SHARE)
-            os.posix_fallocate(fd, 0, max(1, size))
-            disk = os.fstatvfs(fd)
-            self.size = size
-        except OSError:
-            if fd >= 0:
-                with contextlib.suppress(OSError):
-                    os.ftruncate(fd, 0)
-            return False
+        except OSError as error:
+            return not is_about_space(error)
+        try:
+            size = max(1, min(RESERVE, _bytes_of(fd, "f_blocks") // _SHARE))
+            os.posix_fallocate(fd, 0, size)
+            return _bytes_of(fd, "f_bavail") >= size
+        except OSError as error:
+            return not is_about_space(error)
         finally:
-            if fd >= 0:
-                os.close(fd)
-        return disk.f_bavail * disk.f_frsize >= size
+            os.close(fd)
 
     def release(self) -> bool:
         """Give the room back; return whether there was any. A later life begins with that too."""
@@ -58,6 +53,11 @@ class Reserve:
                 os.truncate(self._path, 0)
                 return True
         return False
+
+
+def _bytes_of(fd: int, what: str) -> int:
+    disk = os.fstatvfs(fd)
+    return int(getattr(disk, what)) * disk.f_frsize
 
 
 class Shortage:
@@ -82,10 +82,14 @@ class Shortage:
         self._interval = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
+    def begin(self) -> None:
+        """Give up the reserve of an earlier life, so that this one can begin on a full disk."""
+        self._reserve.release()
+
     def start(self) -> None:
-        """Take the reserve, and begin with what has been refused already."""
-        if not self._timer:
-            self._reserve.take()
+        """Take the reserve; where there is no room the trouble begins, and it is left for what must be."""
+        if self._timer is None and not self._reserve.take():
+            self.refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     def close(self) -> None:
         """Try the disk a last time, and stop; idempotent. Nobody is told any more."""
@@ -117,29 +121,35 @@ class Shortage:
     def _begin(self, error: OSError) -> None:
         if is_about_space(error):
             self._memory.is_disk_full = True
-        if self._timer is None:
-            log.error("the disk takes nothing, output is held in memory: %s", error)
-            loop = asyncio.get_running_loop()
-            self._interval = self._retries.begin(loop.time())
-            self._timer = loop.call_later(self._interval, self._look)
+        if self._timer is not None:
+            return
+        log.error("the disk takes nothing, output is held in memory: %s", error)
+        loop = asyncio.get_running_loop()
+        self._interval = self._retries.begin(loop.time())
+        self._timer = loop.call_later(self._interval, self._look)
 
     def _look(self) -> None:
+        """Try the disk; where it takes all that is owed, what follows is written as ever."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._interval, self._look)
         if self._memory.is_disk_full:
             self._make_room()
-            if not self._reserve.take():
-                self._reserve.release()
-                return
-            self._memory.is_disk_full = False
-        is_over = self._catch_up() and self._recover_some()
-        if self._memory.is_disk_full:
+        has_room = self._reserve.take()
+        if self._memory.is_disk_full and not has_room:
             self._reserve.release()
-        elif is_over and not self._processes:
+        elif self._settle():
             self._timer.cancel()
             self._timer = None
             self._retries.end(loop.time())
             log.warning("the disk takes what is written again")
+
+    def _settle(self) -> bool:
+        """Write what is owed; return whether that is all done."""
+        self._memory.is_disk_full = False
+        is_over = self._catch_up() and self._recover_some()
+        if self._memory.is_disk_full:
+            self._reserve.release()
+        return is_over and not self._processes
 
     def _recover_some(self) -> bool:
         """Try some of the processes; return whether the disk took all that they had."""

@@ -104,6 +104,10 @@ class StateFolder:
                     f"{path} has format {found}, this version writes {FORMAT}; use the version that wrote it"
                 )
                 raise VersionMismatch(message, ours=FORMAT, theirs=found)
+        text = json.dumps({"format": FORMAT, "host": connection.host_id()}) + "\n"
+        with contextlib.suppress(FileNotFoundError):
+            if path.read_text() == text:  # on a full disk it could not be written again
+                return
         temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"format": FORMAT, "host": connection.host_id()}) + "\n")
+        temporary.write_text(text)
         os.replace(temporary, path)
