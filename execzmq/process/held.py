@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from execzmq.process.index import Record, Segment
-from execzmq.process.segments import SegmentedStream
+from execzmq.process.paging import Readable
 from execzmq.settings import DEGRADED_EACH, DEGRADED_TOTAL, MAX_EVENT
 
 _EVENT_COST = 256
@@ -263,7 +263,7 @@ class HeldTail:
 class HeldStream:
     """A stream of which the newest part is in memory, as a page reads it."""
 
-    def __init__(self, name: str, tail: HeldTail, disk: SegmentedStream) -> None:
+    def __init__(self, name: str, tail: HeldTail, disk: Readable) -> None:
         self._name = name
         self._tail = tail
         self._disk = disk

@@ -72,19 +72,23 @@ def make_process(folder: Path, observer: Any, now: Any = lambda: 100.0, **more: 
     return ManagedProcess(spec, OutputLog(folder / spec.key, spec.instance, spec.log_budget), observer, now)
 
 
-def start(process: ManagedProcess, streams: tuple[Stream, ...] = ("stdout", "stderr")) -> dict[Stream, int]:
+def start(
+    process: ManagedProcess,
+    streams: tuple[Stream, ...] = ("stdout", "stderr"),
+    readers: Readers | None = None,
+) -> dict[Stream, int]:
     """Let it run as this Python itself, and return the writing ends of its streams."""
     writers: dict[Stream, int] = {}
     pumps = []
     for stream in streams:
         reader, writers[stream] = os.pipe()
         os.set_blocking(reader, False)
-        pumps.append(_pump(process, stream, reader))
+        pumps.append(_pump(process, stream, reader, readers or Readers()))
     process.started(os.getpid(), os.pidfd_open(os.getpid()), pumps, None)
     return writers
 
 
-def _pump(process: ManagedProcess, stream: Stream, reader: int) -> StreamPump:
+def _pump(process: ManagedProcess, stream: Stream, reader: int, readers: Readers) -> StreamPump:
     return StreamPump(
         stream,
         PipeSource(reader),
@@ -94,7 +98,7 @@ def _pump(process: ManagedProcess, stream: Stream, reader: int) -> StreamPump:
         ended=process.stream_ended,
         refused=process.disk_refused,
         clock=lambda: 100.0,
-        readers=Readers(),
+        readers=readers,
     )
 
 
