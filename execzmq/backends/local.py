@@ -23,6 +23,7 @@ from execzmq.backends.keeping import Keeping
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
+from execzmq.backends.recording import Recording
 from execzmq.backends.records import end_record, forget_record, journal_records, note_start
 from execzmq.backends.restore import restore
 from execzmq.backends.wiring import connect_streams
@@ -31,16 +32,13 @@ from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.outcome import Outcome
 from execzmq.process import guards
 from execzmq.process.census import Scope
-from execzmq.process.held import Memory
 from execzmq.process.housekeeping import Housekeeping
 from execzmq.process.index import Record
-from execzmq.process.journal import Journal
 from execzmq.process.lifecycle import Life
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.readers import Readers
 from execzmq.process.scan import TreeScanner
-from execzmq.process.shortage import Shortage
 from execzmq.process.spec import ProcessSpec, spec_of
 from execzmq.process.table import ProcessTable
 from execzmq.settings import VERSION, Settings
@@ -60,17 +58,13 @@ class LocalBackend:
         self.settings = settings
         self.table = ProcessTable()
         self.readers = Readers()
-        self.scanner = TreeScanner(0, self._scopes)
+        self.scanner = TreeScanner(0, partial(_scopes_of, self.table))
         self.base_env, self.base_cwd = dict(os.environb), _own_folder()
         self.listener: Listener = Nobody()
         self.clock, self.started_at = time.time, time.time()
         self.statistics = {"started": 0, "failed": 0, "ended": 0}
         self._private = private
-        self.memory = Memory()
         self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
-        self._shortage = Shortage(folder, self.memory, self._housekeeping.make_room, self._catch_up)
-        self.journal = Journal(folder / "journal", self._shortage.refused)
-        self._unforgotten: list[str] = []
         self._starting: dict[str, Outcome[None]] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._discarding: set[ManagedProcess] = set()
@@ -81,6 +75,8 @@ class LocalBackend:
             on_lost=self._keeper_lost,
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )
+        self._recording = Recording(folder, self._keeping, self._housekeeping.make_room)
+        self.journal, self.memory = self._recording.journal, self._recording.memory
         self._closed = self._is_ending = False
 
     @classmethod
@@ -99,8 +95,7 @@ class LocalBackend:
 
     @classmethod
     async def _open(cls, backend: LocalBackend) -> LocalBackend:
-        backend._shortage.begin()
-        records = backend.journal.replay()
+        records = backend._recording.replay()
         left: dict[str, SpawnedProcess] = {}
 
         def found(process: SpawnedProcess) -> None:
@@ -113,7 +108,7 @@ class LocalBackend:
             await backend.aclose()
             raise
         backend._housekeeping.start()
-        backend._shortage.start()
+        backend._recording.start()
         return backend
 
     @property
@@ -149,16 +144,7 @@ class LocalBackend:
 
     async def server_info(self) -> ServerInfo:
         """Describe this backend."""
-        return ServerInfo(
-            pid=os.getpid(),
-            epoch="",
-            version=VERSION,
-            name="local",
-            host=socket.gethostname(),
-            role="owner",
-            started_at=self.started_at,
-            statistics={**self.statistics, "alive": self.table.alive, "processes": len(self.table)},
-        )
+        return _info_of(self)
 
     async def shutdown(self) -> None:
         """End every process by the ladder, then the backend itself."""
@@ -172,7 +158,7 @@ class LocalBackend:
         if self._private:
             await self.end_all("shutdown", grace=0.0)
         keeps = bool(self._held())
-        self._shortage.close()
+        self._recording.close()
         self._closed = True
         self._housekeeping.close()
         await cancel_all(self._tasks)
@@ -275,9 +261,6 @@ class LocalBackend:
             with contextlib.suppress(ExecZMQError):
                 await starting
 
-    def _scopes(self) -> list[Scope]:
-        return [process.scope for process in self.table if process.has_begun]
-
     def log_folder(self, spec: ProcessSpec) -> str:
         """Return where the log of this life of the process is kept."""
         return f"{self.folder}/p/{spec.key}"
@@ -286,7 +269,7 @@ class LocalBackend:
 
     def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
         """Pass an event on to the listener."""
-        if process.log.trouble is None:
+        if process.log.store.trouble is None:
             self._housekeeping.grown(record.length)
         self.listener.event_recorded(process, record, payload)
 
@@ -305,38 +288,15 @@ class LocalBackend:
     def released(self, process: ManagedProcess) -> None:
         """Let the keeper give up what it holds of the process."""
         self._discarding.discard(process)
-        self._unforgotten.append(process.spec.key)
-        if not self.journal.owes:
-            self._let_keeper_forget()
-
-    def _let_keeper_forget(self) -> None:
-        """Let the keeper forget what the journal knows."""
-        keys, self._unforgotten = self._unforgotten, []
-        if self._keeping.is_connected and not self._closed:
-            for key in keys:
-                self.keeper.forget(key)
+        self._recording.released(process)
 
     def degraded(self, process: ManagedProcess, error: OSError) -> None:
-        """Go on in memory; the next server is to know that the end of the log may be missing."""
-        self._mark_degraded(process, True)
-        self._shortage.add(process, error)
+        """Go on in memory."""
+        self._recording.degraded(process, error)
 
     def recovered(self, process: ManagedProcess) -> None:
-        """Note that the log stands on disk; that of one that is over is found there from now on."""
-        self._mark_degraded(process, False)
-        if process.life.is_over:
-            self.journal.note(end_record(process))
-
-    def _mark_degraded(self, process: ManagedProcess, on: bool) -> None:
-        if process.has_begun and not process.life.is_over and self._keeping.is_connected and not self._closed:
-            self.keeper.mark(process.spec.key, "degraded", on)
-
-    def _catch_up(self) -> bool:
-        """Write what the journal lacks; return whether that is done."""
-        if self.journal.catch_up():
-            self._let_keeper_forget()
-            return True
-        return False
+        """Go on on disk."""
+        self._recording.recovered(process)
 
     def time_is_over(self, process: ManagedProcess) -> None:
         """End the tree of a process whose time limit has struck."""
@@ -365,7 +325,7 @@ class LocalBackend:
     def _drop(self, process: ManagedProcess) -> None:
         """Remove what is kept of a process that the table has no longer."""
         process.is_forgotten = True
-        self._shortage.remove(process)
+        self._recording.forgotten(process)
         if process.is_discarding:
             self._discarding.add(process)
         else:
@@ -388,6 +348,23 @@ class LocalBackend:
         if self.journal.is_behind or self.journal.records > _JOURNAL_SLACK + 4 * len(self.table):
             with contextlib.suppress(OSError):  # there may be room the next time
                 self.journal.compact(record for process in self.table for record in journal_records(process))
+
+
+def _info_of(backend: LocalBackend) -> ServerInfo:
+    return ServerInfo(
+        pid=os.getpid(),
+        epoch="",
+        version=VERSION,
+        name="local",
+        host=socket.gethostname(),
+        role="owner",
+        started_at=backend.started_at,
+        statistics={**backend.statistics, "alive": backend.table.alive, "processes": len(backend.table)},
+    )
+
+
+def _scopes_of(table: ProcessTable) -> list[Scope]:
+    return [process.scope for process in table if process.has_begun]
 
 
 def _own_folder() -> bytes:

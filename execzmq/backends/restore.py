@@ -97,7 +97,7 @@ def _restore_one(
         _adopt(backend, process, spawned)
     elif not process.life.is_over:
         _end_alone(process, _exit_left(backend, spec))
-    process.check_disk()
+    process.disk.check()
 
 
 def _forgotten(
@@ -166,7 +166,7 @@ def _recall_log(process: ManagedProcess) -> None:
     """Be what the log says, where the earlier life was killed before it could write an end to the journal."""
     lives: dict[Kind, Life] = {"closed": Life.CLOSED, "exited": Life.EXITED}
     for kind, life in lives.items():
-        payload = process.log.payload_of(kind)
+        payload = process.log.store.payload_of(kind)
         if payload is not None:
             process.recall(life, payloads.result_from_dict(payloads.decode(payload)))
             return

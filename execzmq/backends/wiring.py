@@ -57,7 +57,7 @@ def _pump(backend: LocalBackend, process: ManagedProcess, stream: Stream, source
         before=process.streams.flush_others,
         commit=process.commit,
         ended=process.stream_ended,
-        refused=process.disk_refused,
+        refused=process.disk.refused,
         clock=backend.clock,
         readers=backend.readers,
     )

@@ -8,24 +8,20 @@ of loops, sockets and clients; `now` is passed in.
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from execzmq.process.files import LogFiles
-from execzmq.process.held import HeldStream, HeldTail, Memory
+from execzmq.process.held import Memory
 from execzmq.process.index import (
     LAST_KINDS,
     Kind,
     Record,
     RecordStream,
     make,
-    meta_records,
 )
-from execzmq.process.paging import CursorMemory, Dropped, LogPage, PageBuilder, Readable, page_of_held
-from execzmq.process.segments import has_data
+from execzmq.process.paging import CursorMemory, Dropped, LogPage, PageBuilder, page_of_held
+from execzmq.process.store import LogStore
 from execzmq.settings import MAX_EVENT, PAGE, PAGE_EVENTS
 from execzmq.types.events import Stream
 
@@ -50,8 +46,7 @@ class OutputLog:
 
     Attributes:
         dropped: bytes per stream that the log no longer has.
-        trouble: why the disk took nothing when it was tried last; `None` where all is well. While it is set,
-            output is read into memory.
+        store: where the events are: on disk, and in memory while the disk takes nothing.
     """
 
     def __init__(self, folder: Path | str, instance: int, budget: int, memory: Memory | None = None) -> None:
@@ -62,13 +57,12 @@ class OutputLog:
         self.last_kind: Kind | None = None
         self.ends: dict[str, int] = dict.fromkeys(OUTPUT_STREAMS, 0)
         self.discarded_bytes = 0
-        self._files = LogFiles(str(folder), budget)
+        self.store = LogStore(str(folder), budget, memory or Memory())
+        self._files = self.store.files
         self.dropped = self._files.dropped
         self._data = self._files.data
         self._index = self._files.index
-        self.trouble: OSError | None = None
-        self._memory = memory or Memory()
-        self._tail = HeldTail(self._memory)
+        self._tail = self.store.tail
         self._meta_end = 0
         self._cursors = CursorMemory()
 
@@ -162,8 +156,7 @@ class OutputLog:
 
     def room(self, stream: Stream) -> int:
         """Return the bytes that can be added to the pending ones before they must become an event."""
-        largest = MAX_EVENT if self.trouble is None else self._memory.largest_event
-        return max(0, largest - self.pending(stream))
+        return max(0, self.store.largest_event - self.pending(stream))
 
     def ends_at(self, seq: int) -> dict[str, int]:
         """Return the end of each stream after the event `seq`.
@@ -179,9 +172,7 @@ class OutputLog:
         known = self._cursors.get(seq)
         if known is not None:
             return known
-        records = [self._tail.at_or_before(seq), self._index.at_or_before(seq)]
-        found = [(record.seq, record.ends) for record in records if record is not None]
-        return max(*found, self._tail.lost.at_or_before(seq), (0, (0, 0)))[1]
+        return self.store.ends_at_or_before(seq)
 
     # Writing
 
@@ -199,12 +190,7 @@ class OutputLog:
         room = min(limit, self.room(stream))
         if room <= 0:
             raise ValueError("a whole event is pending")
-        if self.trouble is not None:
-            return self._tail.feed(stream, os.read(fd, room))
-        if (not self.is_on_disk or self._memory.is_disk_full) and not has_data(fd):
-            return 0
-        self._prepare()
-        return self._data[stream].splice_from(fd, room)
+        return self.store.splice(stream, fd, room)
 
     def feed(self, stream: Stream, data: bytes | memoryview) -> None:
         """Add bytes that were read elsewhere, at most as many as still fit into one event.
@@ -215,11 +201,7 @@ class OutputLog:
         """
         if len(data) > self.room(stream):
             raise ValueError("more bytes than fit into one event")
-        if self.trouble is not None:
-            self._tail.feed(stream, data)
-        elif data:
-            self._prepare()
-            self._data[stream].append(data)
+        self.store.feed(stream, data)
 
     def commit(self, stream: Stream, now: float) -> Record | None:
         """Make one output event of the pending bytes of `stream`; `None` where there are none."""
@@ -232,7 +214,7 @@ class OutputLog:
         else:
             return None
         record = _record_after(self.last_seq, self.ends, "output", stream, length, offset, now)
-        self._add(record, held, tries_disk=held is None)
+        self._add(record, held, held is None)
         self.ends[stream] = offset + length
         return record
 
@@ -244,7 +226,7 @@ class OutputLog:
         """
         record = _record_after(self.last_seq, self.ends, kind, "meta", len(payload), self._meta_end, now)
         self._meta_end += len(payload)
-        self._add(record, payload, tries_disk=self.is_on_disk or kind == "notice")
+        self._add(record, payload, self.is_on_disk or kind == "notice")
         if kind in LAST_KINDS:
             self.close()
         return record
@@ -263,80 +245,27 @@ class OutputLog:
         if self.is_on_disk:
             self.recover()
 
-    def _add(self, record: Record, data: bytes | None, *, tries_disk: bool) -> None:
-        """Let `record` be the last event: on disk where that is wanted and possible, else in memory."""
+    def _add(self, record: Record, data: bytes | None, tries_disk: bool) -> None:
+        """Let `record` be the last event."""
         self.last_seq, self.last_kind = record.seq, record.kind
-        if tries_disk and self.is_on_disk and not self._tail:
-            try:
-                self._files.store(record, data)
-            except OSError as error:
-                self.hold(error)
-            else:
-                return
-        self._tail.add(record, data)
-        if tries_disk and self.trouble is None:
-            self.persist()
+        self.store.add(record, data, tries_disk)
 
     def persist(self) -> None:
-        """Write what is held in memory, as before the first output; `trouble` tells where that fails.
+        """Write what is held in memory, as before the first output; the store tells where that fails.
 
         Needed where an event was told that a later server could not know: `exited` while a stream is open.
         """
-        if self.trouble is None:
-            try:
-                self._write_held()
-            except OSError as error:
-                self.hold(error)
-
-    def _prepare(self) -> None:
-        """Let output be written from now on."""
-        if self._memory.is_disk_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if self._tail or not self.is_on_disk:
-            self._write_held()
-
-    def _write_held(self) -> None:
-        if not self.is_on_disk:
-            self._files.make_folder()
-        for event in self._tail:
-            self._files.store(event.record, event.data)
-            self._tail.remove(event)
-        self._files.exist = True
-
-    # A disk that takes nothing
-
-    def hold(self, trouble: OSError) -> None:
-        """From now on hold output in memory."""
-        self.trouble = trouble
-        self._tail.hold()
-
-    def drop_held(self, keep_after: int | None) -> None:
-        """Drop the oldest output beyond what may be held, but none after the event `keep_after`."""
-        for record in self._tail.drop(keep_after):
-            self.dropped[record.stream] += record.length
-
-    @property
-    def is_full(self) -> bool:
-        """Tell whether as much is held as may be."""
-        return self.trouble is not None and self._tail.is_full
+        self.store.persist()
 
     def recover(self) -> bool:
-        """Try the disk again; return whether all that was held stands there now and `trouble` is over.
+        """Try a disk again that took nothing; return whether all that was held stands there now.
 
         To be called with nothing pending. On a failure what could be written stands there.
         """
-        try:
-            self._write_held()
-            for name, end in self.ends.items():
-                self._data[name].begin_at(end)
-        except OSError as error:
-            self.trouble = error
-            return False
-        self.trouble = None
-        self._tail.release()
-        if self.last_kind in LAST_KINDS:
+        is_over = self.store.recover(self.ends)
+        if is_over and self.last_kind in LAST_KINDS:
             self.close()
-        return True
+        return is_over
 
     # Reading
 
@@ -352,20 +281,13 @@ class OutputLog:
         if self._tail and not self._index.segments and not any(self.ends.values()):
             events = ((event.record, event.data or b"") for event in self._tail)
             return page_of_held(events, after_seq, max_bytes, max_events)
-        builder = PageBuilder(self._readable(), after_seq, self._ends_at(after_seq), max_bytes, max_events)
-        if after_seq < self.last_seq and builder.fill(self._index) and self._fill_held(builder, after_seq):
+        builder = PageBuilder(
+            self.store.readable(), after_seq, self._ends_at(after_seq), max_bytes, max_events
+        )
+        if after_seq < self.last_seq and self.store.fill(builder, after_seq):
             builder.close_hole(self.last_seq, (self.ends["stdout"], self.ends["stderr"]))
         self._cursors.note(builder.seq, builder.ends)
         return builder.finish()
-
-    def _fill_held(self, builder: PageBuilder, after_seq: int) -> bool:
-        return not self._tail or builder.fill_from(self._tail.after(after_seq))
-
-    def _readable(self) -> Mapping[str, Readable]:
-        """Return the streams, what is in memory of them counted in."""
-        if not self._tail:
-            return self._data
-        return {name: HeldStream(name, self._tail, disk) for name, disk in self._data.items()}
 
     def read_output(self, record: Record) -> bytes:
         """Return the bytes of an output event.
@@ -373,25 +295,7 @@ class OutputLog:
         Raises:
             OSError: they are gone or cannot be read.
         """
-        held = self._tail.find(record.stream, record.offset)
-        return self._data[record.stream].read(record.offset, record.length) if held is None else held
-
-    def payload_of(self, kind: Kind) -> bytes | None:
-        """Return the payload of the last event of a kind that is no output, `None` where there is none.
-
-        Looks at the whole index.
-
-        Raises:
-            OSError: the files cannot be read.
-        """
-        held = [event.data for event in self._tail if event.record.kind == kind]
-        if held:
-            return held[-1]
-        found = None
-        for block in self._index.blocks(1):
-            for record in meta_records(block):
-                found = record if record.kind == kind else found
-        return None if found is None else self._data["meta"].read(found.offset, found.length)
+        return self.store.readable()[record.stream].read(record.offset, record.length)
 
     # Giving space back
 
@@ -427,8 +331,7 @@ class OutputLog:
         Raises:
             OSError: something could not be removed.
         """
-        self._files.remove()
-        self._tail.clear()
+        self.store.remove()
 
 
 def _record_after(

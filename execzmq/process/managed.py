@@ -7,7 +7,6 @@ event and of its end.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 from execzmq.process import lifecycle, payloads
 from execzmq.process.backlog import Backlog
 from execzmq.process.census import Scope
+from execzmq.process.degraded import DiskTrouble
 from execzmq.process.ending import Ending
 from execzmq.process.feeder import StdinFeeder
 from execzmq.process.index import Kind, Record
@@ -61,8 +61,7 @@ class ManagedProcess:
     Attributes:
         process_id, instance: name the process and this life of its log.
         told: `result` as events and journal have it, empty without one.
-        ended_on, last_read: when its log ended and when it was read last, in seconds of the loop's clock,
-            which no step of the wall clock moves.
+        ended_on, last_read: when its log ended and was read last, by the loop's clock, which never steps.
 
     Args:
         spec: what it is.
@@ -84,15 +83,14 @@ class ManagedProcess:
         self.failure: dict[str, Any] | None = None
         self.feeder: StdinFeeder | None = None
         self.keyboard: str | None = None
-        self.is_forgotten = False
+        self.is_forgotten = self._is_given_up = False
         self.read_seq = 0
         self.last_read = self.ended_on = float("-inf")
         backlog = Backlog(spec.log_budget) if spec.backpressure == "pause" else None
         self.streams = StreamSet(log, backlog, self._paused)
         self.last_output: Record | None = None
-        self._is_given_up = self._is_degraded = False
-        self._lost_before = 0
-        self._observer = observer
+        self.disk = DiskTrouble(self)
+        self.observer = observer
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._timers: list[asyncio.TimerHandle] = []
@@ -203,7 +201,7 @@ class ManagedProcess:
         self._take(Fact.EXITED)
         if not self.life.is_over:
             self.log.persist()
-            self.check_disk()
+            self.disk.check()
 
     def ended_unseen(self, status: int, rusage: dict[str, float], ended_at: float) -> None:
         """Record the end of a command that ended, and its streams with it, while nobody was there."""
@@ -268,7 +266,7 @@ class ManagedProcess:
         if record is not None:
             self.last_output = record
             self._tell(record, {})
-            self.check_disk()
+            self.disk.check()
             self.streams.balance()
 
     def stream_ended(self, stream: Stream) -> None:
@@ -281,35 +279,6 @@ class ManagedProcess:
         if not self.life.is_over:
             self._record("notice", {"kind": kind, "data": payloads.plain(data)})
 
-    # A disk that takes nothing
-
-    def disk_refused(self, error: OSError) -> None:
-        """From now on hold the output in memory, and say so once."""
-        if self._is_degraded:
-            return
-        self._is_degraded = True
-        self._lost_before = sum(self.log.dropped.values())
-        self.log.hold(error)
-        self._observer.degraded(self, error)
-        self.notice("degraded", {"error": errno.errorcode.get(error.errno or 0, ""), "text": str(error)})
-
-    def recover(self) -> bool:
-        """Try the disk again; return whether the log stands there whole, as far as it was not dropped."""
-        self.streams.flush()
-        if not self.log.recover():
-            self.streams.balance()
-            return False
-        self._is_degraded = False
-        self._observer.recovered(self)
-        self.notice("recovered", {"dropped_bytes": sum(self.log.dropped.values()) - self._lost_before})
-        self.streams.balance()
-        return True
-
-    def check_disk(self) -> None:
-        """Notice that the disk did not take what was to be written."""
-        if self.log.trouble is not None:
-            self.disk_refused(self.log.trouble)
-
     # Inside
 
     def _take(self, fact: Fact) -> None:
@@ -318,7 +287,7 @@ class ManagedProcess:
             _ACTIONS[action](self)
         if actions and self.life.is_over:
             self.ended_on = self._loop.time()
-            self._observer.ended(self)
+            self.observer.ended(self)
         if self.life.is_over and not self.streams.is_open:
             self._give_up()
 
@@ -329,19 +298,19 @@ class ManagedProcess:
         self._is_given_up = True
         self.release()
         if self.scope.pid:
-            self._observer.released(self)
+            self.observer.released(self)
 
     def _tell(self, record: Record, payload: dict[str, Any]) -> None:
-        self._observer.event_recorded(self, record, payload)
+        self.observer.event_recorded(self, record, payload)
         self._waiters.wake()
 
     def _record(self, kind: Kind, payload: dict[str, Any]) -> None:
         self.streams.flush()
         self._tell(self.log.append(kind, payloads.encode(payload), self._clock()), payload)
-        self.check_disk()
+        self.disk.check()
 
     def _paused(self) -> None:
-        self._observer.paused(self)
+        self.observer.paused(self)
 
     def _later(self, delay: float, call: Callable[[], None]) -> None:
         self._timers.append(self._loop.call_later(delay, call))
@@ -349,7 +318,7 @@ class ManagedProcess:
     def _time_over(self) -> None:
         if not self.life.has_exited:
             self.stop_requested("timed_out", "time limit")
-            self._observer.time_is_over(self)
+            self.observer.time_is_over(self)
 
     def _record_started(self) -> None:
         self._record("started", {"pid": self.pid})

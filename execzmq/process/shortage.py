@@ -155,10 +155,10 @@ class Shortage:
         """Try some of the processes; return whether the disk took all that they had."""
         for process in list(self._processes)[:_TRIES]:
             del self._processes[process]
-            if process.recover():
+            if process.disk.recover():
                 continue
             self._processes[process] = None  # the last of all, next time
-            if process.log.trouble is not None and is_about_space(process.log.trouble):
+            if process.log.store.trouble is not None and is_about_space(process.log.store.trouble):
                 self._memory.is_disk_full = True
                 return False
         return True

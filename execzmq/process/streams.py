@@ -305,7 +305,7 @@ class StreamPump:
         except BlockingIOError:
             raise
         except OSError as error:
-            if self._log.trouble is not None:
+            if self._log.store.trouble is not None:
                 log.error("a stream of a command cannot be read: %s", error)
                 return 0
             self.flush()

@@ -113,11 +113,11 @@ class StreamSet:
 
         What their starter has not received is not dropped for new output.
         """
-        if self._log.trouble is not None:
-            self._log.drop_held(None if self.backlog is None else self.backlog.keep_after)
+        if self._log.store.trouble is not None:
+            self._log.store.drop_held(None if self.backlog is None else self.backlog.keep_after)
         if self.backlog is None or self._is_discarding:
             return
-        is_full = self._log.is_full and not self.backlog.gone
+        is_full = self._log.store.is_full and not self.backlog.gone
         pause = is_full or self.backlog.must_pause(self._log)
         changed = [pump for pump in self._pumps.values() if pump.is_paused != pause]
         for pump in changed:

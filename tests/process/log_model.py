@@ -100,7 +100,7 @@ class Model:
                 self.log.feed(stream, piece)
             except OSError as error:
                 self._commit_all()
-                self.log.hold(error)
+                self.log.store.hold(error)
                 continue
             self.pending[stream] += piece
             data = data[len(piece) :]
@@ -116,11 +116,11 @@ class Model:
         assert (record.seq, record.length) == (len(self.told) + 1, len(data))
         assert self.log.read_output(record) == data
         self.told.append(Told("output", stream, record.offset, data))
-        if self.log.trouble is not None:
-            held = {event.record.seq for event in self.log._tail}
-            self.log.drop_held(None)
-            self.lost |= held - {event.record.seq for event in self.log._tail}
-            assert self.log._tail.bytes <= MEMORY
+        if self.log.store.trouble is not None:
+            held = {event.record.seq for event in self.log.store.tail}
+            self.log.store.drop_held(None)
+            self.lost |= held - {event.record.seq for event in self.log.store.tail}
+            assert self.log.store.tail.bytes <= MEMORY
 
     def _commit_all(self) -> None:
         for stream in STREAMS:
@@ -130,7 +130,7 @@ class Model:
         """Let the disk have so many bytes left, and try it; `None` = as many as it likes."""
         self.room = room
         self._commit_all()
-        if self.log.trouble is not None:
+        if self.log.store.trouble is not None:
             assert self.log.recover() or room is not None
 
     @contextlib.contextmanager
@@ -268,7 +268,7 @@ class Model:
             lost = sum(told.output for seq, told in events if seq not in present)
             assert self.log.dropped[stream] == lost
             assert self.log.pending(stream) == len(self.pending[stream])
-        if self.log.is_on_disk and self.log.trouble is None:
+        if self.log.is_on_disk and self.log.store.trouble is None:
             files = sum(entry.stat().st_size for entry in os.scandir(self.folder))
             assert self.log.disk_bytes == files
 

@@ -96,7 +96,7 @@ def _pump(process: ManagedProcess, stream: Stream, reader: int, readers: Readers
         before=process.streams.flush_others,
         commit=process.commit,
         ended=process.stream_ended,
-        refused=process.disk_refused,
+        refused=process.disk.refused,
         clock=lambda: 100.0,
         readers=readers,
     )

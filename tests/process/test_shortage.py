@@ -58,8 +58,8 @@ class Rig(Notes):
     async def until_recovered(self) -> None:
         """Wait until the disk takes everything again."""
         async with deadline(10):
-            while self.process.log.trouble is not None:  # noqa: ASYNC110  # for a log nothing tells it
-                await asyncio.sleep(0.01)
+            while self.process.log.store.trouble is not None:
+                await self.process.wait_change(0.02)
 
     def read(self) -> list[Event]:
         """Return what a reader gets."""
@@ -214,8 +214,8 @@ async def test_a_full_disk_is_not_written_by_others_x03(
         rig.owes = False
         await rig.until_recovered()
         async with deadline(5):
-            while len(caplog.messages) < 2:  # noqa: ASYNC110  # nothing tells it
-                await asyncio.sleep(0.01)
+            while len(caplog.messages) < 2:
+                await rig.process.wait_change(0.02)
     assert caplog.messages == [
         "the disk takes nothing, output is held in memory: [Errno 28] full",
         "the disk takes what is written again",

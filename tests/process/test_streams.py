@@ -44,7 +44,7 @@ class Rig:
             before=self._before,
             commit=self._commit,
             ended=self._ended,
-            refused=self.log.hold,
+            refused=self.log.store.hold,
             clock=lambda: self.now,
             readers=self.readers,
         )
@@ -261,7 +261,7 @@ async def test_what_the_disk_does_not_take_is_taken_into_memory_x03(
         rig.write(b"third")
         await rig.until(3)
         assert rig.committed == [("stdout", 5), ("stdout", 6), ("stdout", 5)]
-        assert rig.log.trouble is not None
+        assert rig.log.store.trouble is not None
         assert read_all(rig.log)[1] == b"firstsecondthird"
     rig.close()
 
