@@ -57,9 +57,19 @@ def restore(
     for key, spec in starts.items():
         went_down = key not in ends and boots[key] != boot_id()
         _restore_one(backend, spec, ends.get(key), left.get(key), went_down)
+    _order(backend, ends)
     for key, spawned in left.items():
         if key not in starts:
             _leave(backend, spawned)
+
+
+def _order(backend: LocalBackend, ends: Iterable[str]) -> None:
+    """Let ends keep the order of the journal: the clock that dated them may have been set back."""
+    latest = float("-inf")
+    for key in ends:
+        process = backend.table.get(key.partition(".")[0])
+        if process is not None and process.spec.key == key:
+            latest = process.ended_on = max(latest, process.ended_on)
 
 
 def _restore_one(

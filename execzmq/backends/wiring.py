@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,7 @@ def _pump(backend: LocalBackend, process: ManagedProcess, stream: Stream, source
         commit=process.commit,
         ended=process.stream_ended,
         refused=process.disk.refused,
-        clock=backend.clock,
+        clock=asyncio.get_running_loop().time,
         readers=backend.readers,
     )
 

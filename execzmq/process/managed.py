@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from execzmq.process import lifecycle, payloads
+from execzmq.process.age import age_of
 from execzmq.process.backlog import Backlog
 from execzmq.process.census import Scope
 from execzmq.process.degraded import DiskTrouble
@@ -132,7 +133,7 @@ class ManagedProcess:
         self.ending.started_at = self._clock()
         self._take_over(pid, pidfd, pumps, feeder)
         self._take(Fact.SPAWNED)
-        self._listen()
+        self._listen(0.0)
 
     def resumed(
         self, pid: int, pidfd: int, started_at: float, pumps: Iterable[StreamPump], feeder: StdinFeeder | None
@@ -145,7 +146,7 @@ class ManagedProcess:
         if self.life is Life.STARTING:
             self.ending.started_at = started_at
             self.life = Life.RUNNING
-        self._listen()
+        self._listen(age_of(pid) or max(0.0, self._clock() - started_at))
         if self.life is Life.EXITED:
             self._await_streams()
         if self.life.is_over:
@@ -168,15 +169,15 @@ class ManagedProcess:
         self.scope.streams = self.streams.take(pumps)
         self.feeder = feeder
 
-    def _listen(self) -> None:
+    def _listen(self, age: float) -> None:
+        """Begin to read, and to wait for the time limit of a command that has run for `age` seconds."""
         self.streams.start()
         if self.life.has_exited:
             return
         if self.feeder is not None:
             self.feeder.poke()
         if self.spec.timeout is not None:
-            left = self.ending.started_at + self.spec.timeout - self._clock()
-            self._later(max(0.0, left), self._time_over)
+            self._later(max(0.0, self.spec.timeout - age), self._time_over)
 
     def spawn_failed(self, error: dict[str, Any]) -> None:
         """Record that the command could not be started, and why."""
@@ -338,8 +339,8 @@ class ManagedProcess:
 
     def _await_streams(self) -> None:
         if self.spec.drain_limit is not None:
-            left = self.ending.ended_at + self.spec.drain_limit - self._clock()
-            self._later(max(0.0, left), self._drain_over)
+            passed = max(0.0, self._clock() - self.ending.ended_at)
+            self._later(max(0.0, self.spec.drain_limit - passed), self._drain_over)
 
     def _drain_over(self) -> None:
         if self.life is Life.EXITED:

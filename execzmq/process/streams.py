@@ -164,7 +164,7 @@ class StreamPump:
         commit: called when the pending bytes of this stream are to become an event.
         ended: called once, at the end of the stream, when nothing is pending any more.
         refused: called when the disk takes nothing; the log holds the output in memory when it returns.
-        clock: Unix seconds.
+        clock: seconds of a clock that never steps.
         readers: shared with the other streams of the loop.
     """
 

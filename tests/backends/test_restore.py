@@ -12,6 +12,7 @@ import pytest
 from execzmq.backends import restore
 from execzmq.backends.local import LocalBackend
 from execzmq.errors import CommandNotFound, Conflict, ProcessNotFound
+from execzmq.process.lifecycle import Life
 from execzmq.settings import Settings
 from execzmq.types.events import Closed, Exited, Failed, Gap, Started
 from tests.commands import (
@@ -302,6 +303,24 @@ async def test_time_limit_counts_from_the_start(folder: Path) -> None:
     async with last_life(folder) as backend:
         events = await all_events(await backend.attach("p"))
         assert end_of(events).cause == "timed_out"
+
+
+async def test_a_clock_that_was_set_back_changes_no_order(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has ended later is kept longer, whatever the dates say; a time limit does not strike early."""
+    async with life(folder) as backend:
+        for number in range(3):
+            backend.clock = lambda number=number: 1e9 - number * 1e6  # type: ignore[misc]  # as time.time
+            await all_events(await backend.start(words("true", process_id=f"p{number}")))
+        await until_output(await backend.start(shell("echo x; read x", stdin="pipe", timeout=3600.0)), b"x")
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    async with last_life(folder) as backend:
+        ends = [backend.table.require(f"p{number}").ended_on for number in range(3)]
+        assert ends == sorted(ends)
+        (running,) = backend.table.living()
+        await running.wait_change(0.05)
+        assert running.life is Life.RUNNING
 
 
 async def test_stdin_that_was_accepted_is_fed(folder: Path) -> None:

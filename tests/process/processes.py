@@ -83,12 +83,13 @@ def start(
     for stream in streams:
         reader, writers[stream] = os.pipe()
         os.set_blocking(reader, False)
-        pumps.append(_pump(process, stream, reader, readers or Readers()))
+        pumps.append(make_pump(process, stream, reader, readers or Readers()))
     process.started(os.getpid(), os.pidfd_open(os.getpid()), pumps, None)
     return writers
 
 
-def _pump(process: ManagedProcess, stream: Stream, reader: int, readers: Readers) -> StreamPump:
+def make_pump(process: ManagedProcess, stream: Stream, reader: int, readers: Readers) -> StreamPump:
+    """Return what moves the bytes of a pipe into the log of a process."""
     return StreamPump(
         stream,
         PipeSource(reader),
