@@ -152,6 +152,18 @@ class Journal:
         return self._fd
 
 
+def examine(path: Path) -> tuple[int, int]:
+    """Return how many whole records a journal has, and how many lines of it are damaged; change nothing.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    records, _, damaged = _parse(data)
+    return len(records), damaged
+
+
 def without_forgotten(records: Iterable[Entry]) -> list[Entry]:
     """Return the records of the processes that are not forgotten, in their order: what `compact` is to keep.
 
