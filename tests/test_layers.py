@@ -58,6 +58,8 @@ PURE = (
     "process/lifecycle.py",
     "process/environ.py",
     "process/index.py",
+    "process/held.py",
+    "process/retention.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 

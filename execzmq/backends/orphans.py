@@ -70,4 +70,5 @@ def orphan_of(process: ManagedProcess) -> Orphan:
 
 def marks_of(process: ManagedProcess) -> frozenset[str]:
     """Return the flags that a keeper should have of a process."""
-    return frozenset({"discard"} if process.is_discarding else ())
+    flags = {"discard": process.is_discarding, "degraded": process.log.store.trouble is not None}
+    return frozenset(flag for flag, is_set in flags.items() if is_set)

@@ -113,10 +113,16 @@ class StreamSet:
             self.balance()
 
     def balance(self) -> None:
-        """Let the writers wait, or go on, as the backlog has it."""
+        """Let the writers wait, or go on, as the backlog has it, and the memory while the disk takes nothing.
+
+        What their starter has not received is not dropped for new output.
+        """
+        if self._log.store.trouble is not None:
+            self._log.store.drop_held(None if self.backlog is None else self.backlog.keep_after)
         if self.backlog is None or self._is_discarding:
             return
-        pause = self.backlog.must_pause(self._log)
+        is_full = self._log.store.is_full and not self.backlog.gone
+        pause = is_full or self.backlog.must_pause(self._log)
         changed = [pump for pump in self._pumps.values() if pump.is_paused != pause]
         for pump in changed:
             if pause:
