@@ -78,7 +78,7 @@ def install(python: str) -> None:
 
 
 def find_tools() -> None:
-    """Install the tools that are missing, where root can; else say so, and that some tests will be skipped."""
+    """Install the tools that are missing, where root can; else say which tests will be skipped."""
     if missing_packages() and os.geteuid() == 0 and shutil.which("apt-get"):
         add = ["install", "--yes", "--no-install-recommends", *missing_packages()]
         if not apt_get(add):  # where no lists of packages are there, or old ones

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests.networks.hosts import Host
@@ -41,25 +40,26 @@ class Link:
         return self._address(version, 2)
 
     def cut(self) -> None:
-        """Take the near end down: nothing gets through, and nobody at the far end is told so."""
+        """Take the near end down. The devices at both ends refuse what is sent, so TCP tries again soon."""
         self.near.do("ip", "link", "set", self._device, "down")
 
     def heal(self) -> None:
         """Take it up again."""
         self.near.do("ip", "link", "set", self._device, "up")
 
-    def cut_for(self, seconds: float) -> tuple[float, float]:
-        """Cut it for a while; return when it was cut and when healed, by the monotonic clock."""
-        self.cut()
-        begin = time.monotonic()
-        time.sleep(seconds)
-        self.heal()
-        return begin, time.monotonic()
+    def silence(self) -> None:
+        """Cut it somewhere between its ends, which are not told: TCP waits ever longer between two trials."""
+        self.lose(100)
+
+    def speak(self) -> None:
+        """Heal what was silent."""
+        self.lose(0)
 
     def lose(self, percent: float) -> None:
         """Lose that share of the packets, either way, in place of what was lost before."""
         table = f"table inet {self._device}"
-        rule = f'iifname "{self._device}" numgen random mod 10000 < {round(percent * 100)} drop;'
+        chance = f"numgen random mod 10000 < {round(percent * 100)}" if percent < 100 else ""
+        rule = f'iifname "{self._device}" {chance} drop;'
         chain = f"chain c {{ type filter hook input priority 0; {rule} }};"
         for host in (self.near, self.far):
             host.do("nft", "-f", "-", told=f"{table}\ndelete {table}\n{table} {{ {chain} }}\n")

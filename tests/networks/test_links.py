@@ -60,7 +60,9 @@ def test_a_link_that_loses(pair: Pair, can_lose: None) -> None:
     link = Link(*pair, 1)
     link.lose(20.0)
     assert 250 < len(ask(link, 4, 500)) < 400
-    link.lose(0.0)
+    link.silence()
+    assert not ask(link, 4)
+    link.speak()
     assert len(ask(link, 6, 500)) == 500
 
 

@@ -1,0 +1,210 @@
+"""Own a server on one host and clients on others: they reach it by TCP, whose way can be cut, lossy or slow.
+
+The server listens on Unix sockets alone, so a tunnel of the tests stands at each end of a link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from execzmq import connection
+from execzmq.client.aio import AsyncClient
+from tests import servers
+from tests.networks import commands, far, hosts, tunnel
+from tests.networks.hosts import Host
+from tests.networks.links import Link
+from tests.servers import ServerProcess
+
+MakeLink = Callable[[Host, Host, int], Link]
+
+_REPOSITORY = Path(__file__).parents[2]
+_PORT = 7100
+_NAME = "net"
+
+
+class Program:
+    """A program on some host that says `ready`, and at its end one line of JSON."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def begin(cls, host: Host, path: str, *words: str) -> Program:
+        """Start one; it may not be ready yet."""
+        process = await asyncio.create_subprocess_exec(
+            *host.enter,
+            sys.executable,
+            path,
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(_REPOSITORY)},
+            limit=1 << 22,
+        )
+        return cls(process)
+
+    async def ready(self) -> None:
+        """Wait until it says so."""
+        assert await self._line() == b"ready\n"
+
+    async def said(self) -> dict[str, Any]:
+        """Return what it says at its end."""
+        answer: dict[str, Any] = json.loads(await self._line())
+        return answer
+
+    async def close(self) -> None:
+        """End it."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.communicate()
+
+    async def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        return await self._process.stdout.readline()
+
+
+@dataclasses.dataclass
+class Cut:
+    """When a link was cut and when healed, by the monotonic clock."""
+
+    begun: float
+    healed: float = math.inf
+
+
+class Outpost:
+    """A host with clients, its link, and the connection file that leads over it."""
+
+    def __init__(self, link: Link, file: Path) -> None:
+        self.link = link
+        self.file = file
+        self.programs: list[Program] = []
+
+    async def watch(self, process_id: str) -> Program:
+        """Let a client follow a process, which has seen its first event."""
+        return await self._client("watch", process_id)
+
+    async def run(self, argv: Sequence[str]) -> Program:
+        """Let a client run a command."""
+        return await self._client("run", *argv)
+
+    async def feed(self, process_id: str, seconds: float) -> Program:
+        """Let a client write to a process, whose first line has been taken."""
+        return await self._client("feed", process_id, str(seconds))
+
+    @contextlib.asynccontextmanager
+    async def cut(self, seconds: float, *, silently: bool = False) -> AsyncIterator[Cut]:
+        """Cut it off for that long, and for as long as the block takes; see `Link.silence`."""
+        sever, mend = (self.link.silence, self.link.speak) if silently else (self.link.cut, self.link.heal)
+        await asyncio.to_thread(sever)
+        cut = Cut(time.monotonic())
+        yield cut
+        await asyncio.sleep(cut.begun + seconds - time.monotonic())
+        await asyncio.to_thread(mend)
+        cut.healed = time.monotonic()
+
+    async def begin(self, path: str, *words: str) -> Program:
+        """Start a program and wait until it is ready."""
+        self.programs.append(await Program.begin(self.link.far, path, *words))
+        await self.programs[-1].ready()
+        return self.programs[-1]
+
+    async def _client(self, kind: str, *words: str) -> Program:
+        return await self.begin(far.__file__, kind, str(self.file), *words)
+
+    async def close(self) -> None:
+        """End its programs and its link."""
+        for program in self.programs:
+            await program.close()
+        self.link.close()
+
+
+class World:
+    """A server, a client beside it, and outposts.
+
+    Attributes:
+        server: the one that lives.
+        client: on the server's machine, whom no cut concerns.
+        outposts: each on a host of its own.
+    """
+
+    def __init__(self, folder: Path, near: Host) -> None:
+        self.folder = folder
+        self.server: ServerProcess
+        self.client: AsyncClient
+        self.outposts: list[Outpost] = []
+        self._near = near
+
+    def command(self, kind: str, name: str, *words: str) -> list[str]:
+        """Return the command line of one of `commands`."""
+        argv = [sys.executable, commands.__file__, kind, str(self.folder / name), *words]
+        return ["env", f"PYTHONPATH={_REPOSITORY}", *argv]
+
+    def told(self, name: str) -> dict[str, Any]:
+        """Return what the command with that result file says itself."""
+        told: dict[str, Any] = json.loads((self.folder / name).read_text())
+        return told
+
+    def start_server(self) -> None:
+        """Start a server on the near host; one that was killed before is followed by it."""
+        with mock.patch.object(servers, "SERVE", (*self._near.enter, *servers.SERVE)):
+            self.server = ServerProcess(_NAME, ())
+
+    async def add_outpost(self, link: Link, version: int) -> None:
+        """Join a far host to the server."""
+        number = len(self.outposts)
+        folder = self.folder / f"far{number}"
+        folder.mkdir(mode=0o700)
+        outpost = Outpost(link, folder / "far.json")
+        self.outposts.append(outpost)
+        info = self.server.info
+        ports = (info.shell_port, info.control_port, info.stdin_port, info.iopub_port, info.hb_port)
+        names = [f"{connection.SOCKET_PREFIX}-{port}" for port in ports]
+        address = link.address(version)
+        await outpost.begin(tunnel.__file__, "far", str(folder), address, str(_PORT), *names)
+        there = dataclasses.replace(info, ip=str(folder / connection.SOCKET_PREFIX))
+        connection.write_connection_file(outpost.file, there)
+
+    async def tunnel_here(self) -> Program:
+        """Let the server's sockets be reached by TCP."""
+        info = self.server.info
+        paths = [info.socket_path(channel) for channel in ("shell", "control", "stdin", "iopub", "hb")]
+        program = await Program.begin(self._near, tunnel.__file__, "near", str(_PORT), *filter(None, paths))
+        await program.ready()
+        return program
+
+
+@contextlib.asynccontextmanager
+async def world(
+    folder: Path, *, outposts: int = 1, make_link: MakeLink = Link, version: int = 4
+) -> AsyncIterator[World]:
+    """Make hosts, a server on the first, and `outposts` on the others; in the end all is gone.
+
+    Args:
+        version: of IP.
+    """
+    hidden = [connection.state_folder(_NAME), connection.socket_folder(_NAME)]
+    for one in hidden:
+        connection.private_folder(one)
+    async with contextlib.AsyncExitStack() as stack:
+        near, *others = stack.enter_context(hosts.made(outposts, hidden))
+        made = World(folder, near)
+        await asyncio.to_thread(made.start_server)
+        stack.callback(lambda: made.server.close())
+        stack.push_async_callback((await made.tunnel_here()).close)
+        for number, host in enumerate(others, 1):
+            link = make_link(near, host, number)
+            await made.add_outpost(link, version)
+            stack.push_async_callback(made.outposts[-1].close)
+        made.client = await stack.enter_async_context(made.server.aclient())
+        yield made
