@@ -58,17 +58,20 @@ def longest_gap(times: Iterable[float]) -> float:
 
 
 async def test_a_cut_of_five_seconds(short_tmp: Path, can_lose: None) -> None:
-    """Of two far hosts one is cut off, and not told so: all there goes on as soon as TCP does, each byte once.
+    """Of two far hosts one is cut off, and not told so: it goes on as soon as TCP does, each byte once.
 
-    A starter's command has waited meanwhile. A watcher on the other host notices nothing.
+    A starter's command has waited for it meanwhile. A watcher on the other host notices nothing.
     """
     os.mkfifo(go := short_tmp / "go")
     async with world(short_tmp, outposts=2) as made:
         outpost, other = made.outposts
-        await begin(made, 8.0)
-        watchers = [await outpost.watch("c"), await other.watch("c")]
-        writer = await outpost.feed("r", 6.0)
-        starter = await outpost.run(made.command("flood", "f", str(_FLOOD), str(go)))
+        await begin(made, 7.0)
+        *watchers, writer, starter = await asyncio.gather(
+            outpost.watch("c"),
+            other.watch("c"),
+            outpost.feed("r", 6.0),
+            outpost.run(made.command("flood", "f", str(_FLOOD), str(go))),
+        )
         is_begun = await asyncio.to_thread(open, go, "wb")  # when the command has opened it
         async with outpost.cut(5.0, silently=True) as cut:
             is_begun.close()
@@ -93,7 +96,7 @@ async def test_a_server_that_is_killed_during_a_cut(short_tmp: Path) -> None:
     async with world(short_tmp, version=6) as made:
         [outpost] = made.outposts
         await begin(made, 4.0)
-        watcher, writer = await outpost.watch("c"), await outpost.feed("r", 3.0)
+        watcher, writer = await asyncio.gather(outpost.watch("c"), outpost.feed("r", 3.0))
         async with outpost.cut(1.5) as cut:
             await asyncio.to_thread(made.server.kill)
             await asyncio.to_thread(made.start_server)
@@ -114,8 +117,11 @@ async def test_loss_delay_and_packets_that_overtake(
         [outpost] = made.outposts
         outpost.link.lose(2.0)
         await begin(made, 2.0)
-        watcher, writer = await outpost.watch("c"), await outpost.feed("r", 2.0)
-        starter = await outpost.run(made.command("flood", "f", str(_TRICKLE), str(go)))
+        watcher, writer, starter = await asyncio.gather(
+            outpost.watch("c"),
+            outpost.feed("r", 2.0),
+            outpost.run(made.command("flood", "f", str(_TRICKLE), str(go))),
+        )
         (await asyncio.to_thread(open, go, "wb")).close()
         begun = time.monotonic()
         sight, fed, ran = await watcher.said(), await writer.said(), await starter.said()
@@ -134,8 +140,11 @@ async def test_a_cut_of_a_minute(short_tmp: Path, can_lose: None, silently: bool
     async with world(short_tmp) as made:
         [outpost] = made.outposts
         await begin(made, 70.0)
-        watcher, writer = await outpost.watch("c"), await outpost.feed("r", 10.0)
-        starter = await outpost.run(made.command("flood", "f", str(_FLOOD), str(go)))
+        watcher, writer, starter = await asyncio.gather(
+            outpost.watch("c"),
+            outpost.feed("r", 10.0),
+            outpost.run(made.command("flood", "f", str(_FLOOD), str(go))),
+        )
         is_begun = await asyncio.to_thread(open, go, "wb")
         async with outpost.cut(60.0, silently=silently) as cut:
             is_begun.close()

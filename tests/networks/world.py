@@ -20,6 +20,7 @@ from unittest import mock
 
 from execzmq import connection
 from execzmq.client.aio import AsyncClient
+from execzmq.connection import Channel, ConnectionInfo
 from tests import servers
 from tests.networks import commands, far, hosts, tunnel
 from tests.networks.hosts import Host
@@ -30,6 +31,8 @@ MakeLink = Callable[[Host, Host, int], Link]
 
 _REPOSITORY = Path(__file__).parents[2]
 _PORT = 7100
+CHANNELS: tuple[Channel, ...] = ("shell", "control", "stdin", "iopub", "hb")
+"""In the order in which the ends of the tunnel name the server's sockets."""
 _NAME = "net"
 
 
@@ -85,10 +88,20 @@ class Cut:
 class Outpost:
     """A host with clients, its link, and the connection file that leads over it."""
 
-    def __init__(self, link: Link, file: Path) -> None:
+    def __init__(self, link: Link, folder: Path) -> None:
         self.link = link
-        self.file = file
-        self.programs: list[Program] = []
+        self.file = folder / "far.json"
+        self._folder = folder
+        self._programs: list[Program] = []
+
+    async def join(self, info: ConnectionInfo, version: int) -> None:
+        """Make the far end of the tunnel, and the connection file of a server as it is from here."""
+        self._folder.mkdir(mode=0o700)
+        far = dataclasses.replace(info, ip=str(self._folder / connection.SOCKET_PREFIX))
+        connection.write_connection_file(self.file, far)
+        names = [os.path.basename(far.socket_path(channel) or "") for channel in CHANNELS]
+        words = ("far", str(self._folder), self.link.address(version), str(_PORT), *names)
+        await self._begin(tunnel.__file__, *words)
 
     async def watch(self, process_id: str) -> Program:
         """Let a client follow a process, which has seen its first event."""
@@ -113,18 +126,19 @@ class Outpost:
         await asyncio.to_thread(mend)
         cut.healed = time.monotonic()
 
-    async def begin(self, path: str, *words: str) -> Program:
-        """Start a program and wait until it is ready."""
-        self.programs.append(await Program.begin(self.link.far, path, *words))
-        await self.programs[-1].ready()
-        return self.programs[-1]
-
     async def _client(self, kind: str, *words: str) -> Program:
-        return await self.begin(far.__file__, kind, str(self.file), *words)
+        return await self._begin(far.__file__, kind, str(self.file), *words)
+
+    async def _begin(self, path: str, *words: str) -> Program:
+        """Start a program and wait until it is ready."""
+        program = await Program.begin(self.link.far, path, *words)
+        self._programs.append(program)
+        await program.ready()
+        return program
 
     async def close(self) -> None:
         """End its programs and its link."""
-        for program in self.programs:
+        for program in self._programs:
             await program.close()
         self.link.close()
 
@@ -160,28 +174,9 @@ class World:
         with mock.patch.object(servers, "SERVE", (*self._near.enter, *servers.SERVE)):
             self.server = ServerProcess(_NAME, ())
 
-    async def add_outpost(self, link: Link, version: int) -> None:
-        """Join a far host to the server."""
-        number = len(self.outposts)
-        folder = self.folder / f"far{number}"
-        folder.mkdir(mode=0o700)
-        outpost = Outpost(link, folder / "far.json")
-        self.outposts.append(outpost)
-        info = self.server.info
-        ports = (info.shell_port, info.control_port, info.stdin_port, info.iopub_port, info.hb_port)
-        names = [f"{connection.SOCKET_PREFIX}-{port}" for port in ports]
-        address = link.address(version)
-        await outpost.begin(tunnel.__file__, "far", str(folder), address, str(_PORT), *names)
-        there = dataclasses.replace(info, ip=str(folder / connection.SOCKET_PREFIX))
-        connection.write_connection_file(outpost.file, there)
-
-    async def tunnel_here(self) -> Program:
-        """Let the server's sockets be reached by TCP."""
-        info = self.server.info
-        paths = [info.socket_path(channel) for channel in ("shell", "control", "stdin", "iopub", "hb")]
-        program = await Program.begin(self._near, tunnel.__file__, "near", str(_PORT), *filter(None, paths))
-        await program.ready()
-        return program
+    def socket_paths(self) -> list[str]:
+        """Return the paths of the server's sockets."""
+        return [self.server.info.socket_path(channel) or "" for channel in CHANNELS]
 
 
 @contextlib.asynccontextmanager
@@ -201,10 +196,11 @@ async def world(
         made = World(folder, near)
         await asyncio.to_thread(made.start_server)
         stack.callback(lambda: made.server.close())
-        stack.push_async_callback((await made.tunnel_here()).close)
         for number, host in enumerate(others, 1):
-            link = make_link(near, host, number)
-            await made.add_outpost(link, version)
+            made.outposts.append(Outpost(make_link(near, host, number), folder / f"far{number}"))
             stack.push_async_callback(made.outposts[-1].close)
+        here = await Program.begin(near, tunnel.__file__, "near", str(_PORT), *made.socket_paths())
+        stack.push_async_callback(here.close)
+        await asyncio.gather(here.ready(), *(one.join(made.server.info, version) for one in made.outposts))
         made.client = await stack.enter_async_context(made.server.aclient())
         yield made
