@@ -135,7 +135,10 @@ async def test_loss_delay_and_packets_that_overtake(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("silently", [False, True])
 async def test_a_cut_of_a_minute(short_tmp: Path, can_lose: None, silently: bool) -> None:
-    """Who is cut off hears `ServerLost` in the first half of it, connects again, and goes on from there."""
+    """Who is cut off hears `ServerLost` in the first half of it, connects again, and goes on from there.
+
+    The command of a starter that is cut off does not wait for it all the time.
+    """
     os.mkfifo(go := short_tmp / "go")
     async with world(short_tmp) as made:
         [outpost] = made.outposts
@@ -155,5 +158,6 @@ async def test_a_cut_of_a_minute(short_tmp: Path, can_lose: None, silently: bool
     assert (fed["error"], ran["error"]) == ("ServerLost", "ServerLost")
     for lost in (fed["at"], ran["at"], sight["server_lost"][0]):
         assert _NOTICED[0] < lost - cut.begun < _NOTICED[1]
+    assert made.told("f")["ended"] < cut.healed
     print(f"networks: a minute, lost {sight['server_lost']}, out {after(sight['arrivals'], cut):.2f} s")
     assert after(sight["arrivals"], cut) < 7.0
