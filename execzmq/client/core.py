@@ -18,7 +18,7 @@ from execzmq.client.cursors import ToldCursors
 from execzmq.client.links import Links, LinkState
 from execzmq.client.requester import Answer, Content, OnDone, PendingCall, Requester
 from execzmq.client.topics import Topics
-from execzmq.connection import ConnectionInfo
+from execzmq.connection import Channel, ConnectionInfo
 from execzmq.errors import (
     AuthenticationFailed,
     ClientClosed,
@@ -236,10 +236,13 @@ class Connection:
 
     # What becomes of the server.
 
-    def _on_state(self, state: LinkState) -> None:
+    def _on_state(self, channel: Channel, state: LinkState) -> None:
         if self._phase == "closed":
             return
-        if state == "up":
+        if channel != "shell":
+            if state == "up":
+                self._requester.on_up(channel)
+        elif state == "up":
             self._greet()
         elif state == "down":
             self._on_down()
