@@ -84,8 +84,11 @@ class Listener:
             return None
 
     def mend(self) -> None:
-        """Listen anew, under the same descriptor, where the name was removed and its folder is there."""
-        if os.path.lexists(os.path.join(self._state_dir, SOCKET_NAME)):
+        """Listen anew, under the same descriptor, where the name was removed and its folder is there.
+
+        Once closed, it listens no more.
+        """
+        if self._sock.fileno() < 0 or os.path.lexists(os.path.join(self._state_dir, SOCKET_NAME)):
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
             self._bind(sock)
