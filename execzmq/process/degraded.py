@@ -6,6 +6,7 @@ What is held meanwhile is the store's, when it is tried again another's.
 from __future__ import annotations
 
 import errno
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,9 +17,15 @@ class DiskTrouble:
     """Whether one process is degraded."""
 
     def __init__(self, process: ManagedProcess) -> None:
-        self._process = process
+        self._owner = weakref.ref(process)
         self._is_degraded = False
         self._lost_before = 0
+
+    @property
+    def _process(self) -> ManagedProcess:
+        process = self._owner()
+        assert process is not None, "this lives no longer than its owner"
+        return process
 
     def refused(self, error: OSError) -> None:
         """From now on hold the output in memory, and say so once."""
@@ -33,8 +40,9 @@ class DiskTrouble:
 
     def check(self) -> None:
         """Notice that the disk did not take what was to be written."""
-        if self._process.log.store.trouble is not None:
-            self.refused(self._process.log.store.trouble)
+        trouble = self._process.log.store.trouble
+        if trouble is not None:
+            self.refused(trouble)
 
     def recover(self) -> bool:
         """Try the disk again; return whether the log stands there whole, as far as it was not dropped."""

@@ -31,6 +31,7 @@ class StreamSet:
         self._log = log
         self._pumps: dict[Stream, StreamPump] = {}
         self._is_discarding = False
+        self._discarded = 0
 
     def take(self, pumps: Iterable[StreamPump]) -> frozenset[StreamId]:
         """Own these pumps from now on; return what their streams are known by."""
@@ -54,12 +55,13 @@ class StreamSet:
     @property
     def discarded(self) -> int:
         """Count the bytes that were read and dropped."""
-        return sum(pump.discarded for pump in self._pumps.values())
+        return self._discarded + sum(pump.discarded for pump in self._pumps.values())
 
     @property
     def terminal(self) -> int:
         """Return the master of the terminal, -1 where it is closed."""
-        return self._pumps["stdout"].fd
+        pump = self._pumps.get("stdout")
+        return -1 if pump is None else pump.fd
 
     def holders(self) -> tuple[tuple[int, str], ...]:
         """Return pid and words of those who can write to an open stream."""
@@ -89,9 +91,14 @@ class StreamSet:
                 pump.discard()
 
     def close(self) -> None:
-        """Close everything; idempotent."""
+        """Close everything and let go of whom it would tell; idempotent.
+
+        Of thousands of ended processes none then waits, with all that it knows, for the collector of cycles.
+        """
         for pump in self._pumps.values():
             pump.close()
+        self._discarded = self.discarded
+        self._pumps, self._paused = {}, _nobody_waits
 
     # When writers wait
 
@@ -131,3 +138,7 @@ class StreamSet:
                 pump.resume()
         if pause and changed:
             self._paused()
+
+
+def _nobody_waits() -> None:
+    """Tell nobody of writers that wait: there are none."""

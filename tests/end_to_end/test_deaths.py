@@ -26,10 +26,9 @@ from tests.commands import (
 )
 from tests.end_to_end.watchers import watching
 from tests.lives import Lives, lives
-from tests.passing import pace
 from tests.raw import raw
 from tests.servers import serving
-from tests.support import child, deadline
+from tests.support import child, deadline, ms, pass_time
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -68,7 +67,7 @@ async def connected(server: Lives) -> AsyncIterator[RemoteBackend]:
 async def _kill_ten_times(server: Lives) -> None:
     """Kill it at other moments of its life each time; some clients have not come back by then."""
     for number in range(10):
-        await pace(40 * (number % 5))
+        await pass_time(ms(40 * (number % 5)))
         await asyncio.to_thread(server.die_and_begin)
 
 
@@ -177,7 +176,7 @@ async def test_a_start_is_repeated_and_done_once(short_tmp: Path) -> None:
                     server.now.signal(signal.SIGSTOP)
                 command = shell(f"echo {number} >> {marks}; cat", process_id=f"p{number}", stdin="pipe")
                 starting = asyncio.ensure_future(backend.start(command))
-                await pace(3 * number)
+                await pass_time(ms(3 * number))
                 await asyncio.to_thread(server.die_and_begin)
                 async with deadline(10):
                     process = await starting

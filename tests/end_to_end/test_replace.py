@@ -18,10 +18,9 @@ from tests.cli.shell import execzmq
 from tests.commands import all_events, end_of, output_of, python, shell, until_output, words
 from tests.end_to_end.watchers import watching
 from tests.lives import lives
-from tests.passing import pace
 from tests.raw import raw
 from tests.servers import SERVE, ServerProcess, serving
-from tests.support import TIMESCALE, deadline, ms, wait_until
+from tests.support import TIMESCALE, deadline, ms, pass_time, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +46,7 @@ class Pauses:
         while True:
             await client.info()
             self.answers.append(time.monotonic())
-            await pace(5)
+            await pass_time(ms(5))
 
     async def watch(self, client: AsyncClient) -> None:
         """Watch the process `p`, each event of it once and in order."""
@@ -140,7 +139,7 @@ async def _write_lines(process, count: int) -> bytes:
         line = b"%d\n" % number
         await process.write(line)
         written += line
-        await pace(10)
+        await pass_time(ms(10))
     await process.close_stdin()
     return written
 

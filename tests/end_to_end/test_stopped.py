@@ -20,9 +20,8 @@ from tests.commands import (
     words,
 )
 from tests.end_to_end.watchers import watching
-from tests.passing import pace, stand_still
 from tests.servers import ServerProcess, serving
-from tests.support import child, deadline
+from tests.support import child, deadline, ms, pass_time
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +76,7 @@ class Writing:
             line = b"%d\n" % len(written)
             await process.write(line)
             written += line * 20
-            await pace(5)
+            await pass_time(ms(5))
         await process.write(b"", end=True)
         return written
 
@@ -90,13 +89,13 @@ async def stop_the_server(server: ServerProcess, seconds: float) -> None:
         other = await backend.start(words("cat", process_id="other", stdin="pipe"))
         waiting = asyncio.ensure_future(other.wait("exited", 30.0))
         with watching(server, "p", 2) as watchers:
-            await pace(300)
+            await pass_time(ms(300))
             server.signal(signal.SIGSTOP)
             asking = asyncio.ensure_future(other.info())
             starting = asyncio.ensure_future(backend.start(words("echo", "x")))
-            await stand_still(seconds - 2.0)
+            await pass_time(seconds - 2.0)
             connecting = asyncio.ensure_future(RemoteBackend.open(server.info, 10.0))
-            await stand_still(2.0)
+            await pass_time(2.0)
             assert not any(task.done() for task in (asking, starting, connecting, waiting))
             server.signal(signal.SIGCONT)
             async with deadline(10):
@@ -132,11 +131,11 @@ async def stop_a_client(seconds: float) -> None:
         runner = await asyncio.create_subprocess_exec(*argv, stdout=subprocess.PIPE)
         assert runner.stdout is not None
         assert await runner.stdout.readline() == b"ready\n"
-        await pace(50)
+        await pass_time(ms(50))
         runner.send_signal(signal.SIGSTOP)
         async with server.backend() as backend:  # others are served meanwhile
             process = await backend.start(words("cat", stdin="pipe"))
-            await stand_still(seconds)
+            await pass_time(seconds)
             await process.write(b"x", end=True)
             assert output_of(await until_output(process, b"x")) == b"x"
         runner.send_signal(signal.SIGCONT)
@@ -164,7 +163,7 @@ async def test_a_watcher_that_was_stopped_goes_on() -> None:
             await writing.begin()
             with watching(server, "p", 2) as watchers:
                 watchers[0].stop()
-                await stand_still(SECONDS)
+                await pass_time(SECONDS)
                 watchers[0].go_on()
                 events = await writing.end()
                 said = [await asyncio.to_thread(one.said) for one in watchers]
