@@ -12,7 +12,7 @@ from pathlib import Path
 
 from execzmq import connection
 from execzmq.connection import ConnectionInfo
-from execzmq.errors import Conflict, VersionMismatch
+from execzmq.errors import Conflict, ConnectionFailed, VersionMismatch
 
 log = logging.getLogger("execzmq.server")
 
@@ -69,9 +69,17 @@ class StateFolder:
         return self.path / "connection.json"
 
     def announce(self, info: ConnectionInfo) -> None:
-        """Write the connection files, the one for Jupyter's readers too."""
-        connection.write_connection_file(self.connection_file, info)
-        connection.write_connection_file(connection.runtime_file(self.name), info)
+        """Write the connection files, the one for Jupyter's readers too.
+
+        Raises:
+            ConnectionFailed: one cannot be written, as on a full disk.
+        """
+        for path in (self.connection_file, connection.runtime_file(self.name)):
+            try:
+                connection.write_connection_file(path, info)
+            except OSError as error:
+                message = f"{path} cannot be written: {error.strerror}; make room on its disk and start again"
+                raise ConnectionFailed(message) from error
 
     def withdraw(self, info: ConnectionInfo) -> None:
         """Remove the connection files as far as they are of this life, and as that is possible."""
