@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types pytest format bench soak clean
+.PHONY: help setup demo test check lint types pytest format bench chaos soak clean
 
 help:
 	@echo "make demo    a command, five watchers, every byte: the main job, shown"
@@ -15,6 +15,7 @@ help:
 	@echo "make check   ruff and mypy only"
 	@echo "make format  apply ruff's fixes and format"
 	@echo "make bench   measure against plain subprocess"
+	@echo "make chaos   random faults under load, ten minutes"
 	@echo "make soak    long fuzzing and load"
 	@echo "make clean   remove what these targets made"
 
@@ -46,6 +47,9 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(RUN) -m pytest tests/benchmarks -m bench -s -o timeout=900 -o faulthandler_timeout=900 $(PYTEST_ARGS)
+
+chaos: $(STAMP)
+	$(RUN) -m pytest tests/chaos -m chaos -s -o timeout=900 -o faulthandler_timeout=900 $(PYTEST_ARGS)
 
 soak: $(STAMP)
 	$(RUN) -m pytest tests -m soak -o timeout=3600 -o faulthandler_timeout=3600 $(PYTEST_ARGS)

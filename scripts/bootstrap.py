@@ -1,4 +1,4 @@
-"""Make the project's virtual environment, with nothing but an interpreter at hand.
+"""Make the virtual environment with nothing but an interpreter at hand, and find the tools that tests use.
 
 Runs under whatever `python3` is found: the syntax is that of 3.7, so that an old one reaches the message on
 its version. Which index the packages come from is the machine's own affair: pip's settings are left alone.
@@ -13,6 +13,10 @@ import subprocess
 import sys
 
 OLDEST = (3, 11)
+TOOLS = {"ip": "iproute2", "nft": "nftables", "nsenter": "util-linux", "unshare": "util-linux"}
+"""What tests/networks uses, with Debian's packages."""
+TOOLS_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+TOOLS_TIMEOUT = 300
 VERSION_CHECK = "import sys; sys.exit(sys.version_info < (3, 11))"
 
 
@@ -26,6 +30,7 @@ def main(venv: str, stamp: str) -> None:
         if not is_usable(python):
             create(venv)
         install(python)
+        find_tools()
         with open(stamp, "w"):
             pass
 
@@ -70,6 +75,38 @@ def install(python: str) -> None:
     run([*pip, "install", *options, "--editable", ".[dev]"])
     # A checkout has no compiled modules, and where none are written each start would compile them anew.
     run([python, "-m", "compileall", "-q", "execzmq"])
+
+
+def find_tools() -> None:
+    """Install the tools that are missing, where root can; else say which tests will be skipped."""
+    if missing_packages() and os.geteuid() == 0 and shutil.which("apt-get"):
+        add = ["install", "--yes", "--no-install-recommends", *missing_packages()]
+        if not apt_get(add):  # where no lists of packages are there, or old ones
+            apt_get(["update"])
+            apt_get(add)
+    if missing_packages():
+        print(f"tests/networks will skip what needs these, which are not installed: {missing_packages()}")
+
+
+def missing_packages() -> list[str]:
+    """Return the packages of the tools that are not here."""
+    return sorted({name for tool, name in TOOLS.items() if not shutil.which(tool, path=TOOLS_PATH)})
+
+
+def apt_get(words: list[str]) -> bool:
+    """Run apt-get without a word; return whether it did its work."""
+    try:
+        done = subprocess.run(
+            ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=60", *words],
+            env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TOOLS_TIMEOUT,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def has_pip(python: str) -> bool:

@@ -26,6 +26,7 @@ from execzmq.errors import (
 from execzmq.keeper.client import KeeperLost
 from execzmq.keeper.launch import Launch, Limit, SpawnError, Tty
 from execzmq.process.environ import build_env
+from execzmq.process.segments import segment_size
 from execzmq.process.spec import ProcessSpec
 from execzmq.types.params import ExecParams, Limits
 
@@ -126,6 +127,8 @@ def launch_of(
         stdin="fd" if stdin == "data" else stdin,
         merge_stderr=params.merge_stderr,
         folder=os.fsencode(folder),
+        drain_limit_bytes=spec.log_budget,
+        segment_bytes=segment_size(spec.log_budget),
     )
     return launch, files
 

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from execzmq.backends import orphans
 from execzmq.backends.closing import cancel_all, end_all, start_or_give_up
 from execzmq.backends.keeping import Keeping
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
@@ -72,7 +73,8 @@ class LocalBackend:
             folder,
             "end" if private else "keep",
             on_exit=self._exited,
-            on_lost=self._keeper_lost,
+            on_lost=lambda: self.run_task(orphans.prepare(self.table.living())),
+            on_replaced=lambda keeper: orphans.hand_over(keeper, self._held()),
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )
         self._recording = Recording(folder, self.table, self._keeping, self._housekeeping.make_room)
@@ -278,6 +280,8 @@ class LocalBackend:
         self.table.ended(process)
         self.statistics["ended"] += 1
         self.journal.note(end_record(process))
+        if process.is_discarding and not self._closed:
+            self.keeper.mark(process.spec.key, "discard")
         self._housekeeping.ended()
         self.listener.ended(process)
 
@@ -333,15 +337,10 @@ class LocalBackend:
         process.log.remove()
         self.journal.note(forget_record(process.spec))
 
-    def _exited(self, key: str, status: int, rusage: dict[str, float]) -> None:
+    def _exited(self, key: str, status: int | None, rusage: dict[str, float]) -> None:
         process = self.table.get(key.partition(".")[0])
         if process is not None and process.spec.key == key:
             process.exited(status, rusage)
-
-    def _keeper_lost(self) -> None:
-        for process in self.table.living():
-            if process.life is not Life.STARTING:  # of these the future tells
-                process.lost()
 
     def _tidy(self) -> None:
         """Write the journal anew when most of it speaks of what is forgotten, or it lacks something."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from execzmq.backends import orphans
 from execzmq.backends.records import forget_record, start_record
 from execzmq.backends.wiring import connect_streams
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from
@@ -139,9 +140,10 @@ def _log_of(
     folder, now = backend.log_folder(spec), backend.clock()
     if end is None:
         started: list[_Memo] = []
-        if spawned is not None:
-            started = [_started(spawned.pid, spawned.started_at)]
-        elif backend.journal.damaged or backend.keeper.follows_dead or _exit_left(backend, spec) is not None:
+        left = spawned or _exit_left(backend, spec)
+        if left is not None:
+            started = [_started(left.pid, left.started_at or spec.requested_at)]
+        elif backend.journal.damaged or backend.keeper.follows_dead:
             # Of a command that has said nothing the log has nothing; it may have been told of as started.
             started = [_started(0, spec.requested_at)]
         return OutputLog.open(
@@ -206,8 +208,15 @@ def _adopt(backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProce
     """Go on with a command that the keeper has; of one that is over the rest is discarded."""
     pumps, feeder = connect_streams(backend, process, spawned, adopted=True)
     process.resumed(spawned.pid, spawned.pidfd, spawned.started_at, pumps, feeder)
+    if process.is_discarding:
+        backend.keeper.mark(spawned.process_id, "discard")
+    elif not process.life.is_over:
+        # What a terminal has in its pipe no event announces.
+        process.streams.drain()
     if spawned.exit is not None:
         process.exited(spawned.exit.status, spawned.exit.rusage, spawned.exit.ended_at)
+    if spawned.keeper != backend.keeper.pid:  # it died while it handed over
+        backend.run_task(orphans.hand_over(backend.keeper, [process]))
 
 
 def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
@@ -218,6 +227,7 @@ def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
     process.ending.started_at = process.ending.started_at or process.spec.requested_at
     if end is not None:
         process.ended_unseen(end.status, end.rusage, end.ended_at)
+        process.scope.session_over = True  # jobs of it may live, known by the mark in their env
     elif process.log.last_seq == 0:
         words = "the server ended before it was started"
         process.spawn_failed({"ename": "ServerLost", "evalue": words, "details": {}})
@@ -248,4 +258,5 @@ def _leave(backend: LocalBackend, spawned: SpawnedProcess) -> None:
     if spawned.exit is not None:
         backend.keeper.forget(spawned.process_id)
     else:
+        backend.keeper.mark(spawned.process_id, "discard")  # nobody would remove what is stored of it
         log.warning("a command is not known here and left alone: pid %d", spawned.pid)

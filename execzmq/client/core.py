@@ -18,7 +18,7 @@ from execzmq.client.cursors import ToldCursors
 from execzmq.client.links import Links, LinkState
 from execzmq.client.requester import Answer, Content, OnDone, PendingCall, Requester
 from execzmq.client.topics import Topics
-from execzmq.connection import ConnectionInfo
+from execzmq.connection import Channel, ConnectionInfo
 from execzmq.errors import (
     AuthenticationFailed,
     ClientClosed,
@@ -47,6 +47,7 @@ class Connection:
     Attributes:
         session: random id that names this client to the server.
         prefix: what comes before the `-` in the process ids that this client makes.
+        opens_files: whether the server may answer a read with where the output stands on this machine.
         topics: the subscriptions.
         cursors: how far it has read the processes that wait for it; told by its leases.
     """
@@ -54,6 +55,7 @@ class Connection:
     def __init__(self, info: ConnectionInfo) -> None:
         self.info = info
         self.session = secrets.token_hex(8)
+        self.opens_files = False
         self.prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
         self._processes = 0
         self._pid = os.getpid()
@@ -234,10 +236,13 @@ class Connection:
 
     # What becomes of the server.
 
-    def _on_state(self, state: LinkState) -> None:
+    def _on_state(self, channel: Channel, state: LinkState) -> None:
         if self._phase == "closed":
             return
-        if state == "up":
+        if channel != "shell":
+            if state == "up":
+                self._requester.on_up(channel)
+        elif state == "up":
             self._greet()
         elif state == "down":
             self._on_down()

@@ -11,11 +11,11 @@ import random
 from collections import deque
 
 from execzmq.client.core import Connection
+from execzmq.client.pages import PageGone, page_of
 from execzmq.client.requester import Answer, PendingCall
 from execzmq.client.topics import Heard
 from execzmq.errors import ExecZMQError
 from execzmq.protocol.cursor import Cursor, Step
-from execzmq.protocol.values import read_response_from_wire
 from execzmq.protocol.wire import Message
 from execzmq.settings import LONG_POLL, PAGE, PAGE_EVENTS, QUIET_AFTER
 from execzmq.types.events import Closed, Event, Exited, Output
@@ -156,6 +156,8 @@ class Follower:
         self._wanted: int | None = None
         self._wait = 0.0
         self._read: PendingCall | None = None
+        self._asked = after_seq
+        self._opens_files = connection.opens_files
         self._has_begun = False
         self._has_left = False
         self._is_held = False
@@ -195,8 +197,7 @@ class Follower:
                 return []
             await self._wait_for_news()
         batch, self._events, self._bytes = self._events, [], 0
-        if self._wanted is not None:
-            self._ask_wanted()
+        self._ask_wanted()
         return batch
 
     async def aclose(self) -> None:
@@ -273,8 +274,7 @@ class Follower:
             self._take(step.events)
         if step.read_after is not None:
             self._wanted = step.read_after
-        if self._wanted is not None:
-            self._ask_wanted()
+        self._ask_wanted()
         if self._cursor.is_finished:
             self._leave()
         elif step.events:
@@ -292,8 +292,8 @@ class Follower:
                 self._connection.renew()
 
     def _ask_wanted(self) -> None:
-        """Send the read that is due, unless the consumer has a page to take before."""
-        if self._bytes > _MOST_HELD or self._has_left:
+        """Send the read that is due, if one is, unless the consumer has a page to take before."""
+        if self._wanted is None or self._bytes > _MOST_HELD or self._has_left:
             return
         content = {
             "process_id": self._process_id,
@@ -302,6 +302,9 @@ class Follower:
             "wait": self._wait,
             "open": self._connection.open_reads(),
         }
+        if self._opens_files:
+            content["by_file"] = True
+        self._asked = self._wanted
         wait, self._wait, self._wanted, self._untold = self._wait, 0.0, None, 0
         try:
             self._read = self._connection.request("read", content, self._on_page, wait=wait)
@@ -315,7 +318,12 @@ class Follower:
             self.fail(answer)
             return
         try:
-            step = self._cursor.on_page(read_response_from_wire(answer.content, answer.buffers))
+            step = self._cursor.on_page(page_of(answer))
+        except PageGone:
+            # Dropped meanwhile, or out of this process's sight: from now on pages come over the wire.
+            self._opens_files, self._wanted = False, self._asked
+            self._ask_wanted()
+            return
         except ExecZMQError as error:
             self.fail(error)
             return

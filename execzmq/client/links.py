@@ -21,7 +21,8 @@ from execzmq.zmqloop import Frames, ZmqPort
 LinkState: TypeAlias = Literal["up", "down", "refused"]
 
 _RECONNECT_FIRST = 10
-_RECONNECT_LAST = 1000
+_RECONNECT_LAST = 200
+"""Milliseconds from one try to the next in the end: a server that is back is found within them."""
 _HANDSHAKE = 3000
 _LINGER = 0.2
 """Seconds in which the last words leave: long enough for a request just sent, short for a dead server."""
@@ -46,7 +47,7 @@ class Links:
     Args:
         on_reply: called with the frames of each reply, from the delimiter on.
         on_broadcast: called with the frames of each broadcast, topic first.
-        on_state: called when the server has come, gone, or refused this client for good.
+        on_state: called when a channel for requests has a connection, has lost it, or was refused for good.
         on_room: called when a request that found no room on a channel may be tried again.
 
     Raises:
@@ -58,7 +59,7 @@ class Links:
         info: ConnectionInfo,
         on_reply: Callable[[list[Frame]], None],
         on_broadcast: Callable[[Frames], None],
-        on_state: Callable[[LinkState], None],
+        on_state: Callable[[Channel, LinkState], None],
         on_room: Callable[[Channel], None],
     ) -> None:
         self._info = info
@@ -71,7 +72,7 @@ class Links:
         self._is_closed = False
         try:
             self._broadcasts = self._connect("iopub", zmq.SUB, on_broadcast)
-            self._watch(self._dealer("shell"))
+            self._dealer("shell")
             self._dealer("control")
         except zmq.ZMQError as error:
             self.close()
@@ -116,27 +117,34 @@ class Links:
         if self._is_closed:
             return
         self._is_closed = True
-        if "shell" in self._dealers:
-            self._dealers["shell"].socket.disable_monitor()
+        for port in self._dealers.values():
+            port.socket.disable_monitor()
         for port in self._ports:
             port.close(_LINGER if port in self._dealers.values() else 0.0)
 
     def _dealer(self, channel: Channel) -> ZmqPort:
-        port = self._dealers[channel] = self._connect(
-            channel, zmq.DEALER, self._reply, lambda: self._on_room(channel)
-        )
+        port = self._open(channel, zmq.DEALER, self._reply, lambda: self._on_room(channel))
+        self._dealers[channel] = port
+        self._watch(channel, port)
+        port.socket.connect(self._info.endpoint(channel))
         return port
 
     def _reply(self, frames: Frames) -> None:
         self._on_reply(plain(frames))
 
-    def _connect(
+    def _connect(self, channel: Channel, kind: int, on_message: Callable[[Frames], None]) -> ZmqPort:
+        port = self._open(channel, kind, on_message)
+        port.socket.connect(self._info.endpoint(channel))
+        return port
+
+    def _open(
         self,
         channel: Channel,
         kind: int,
         on_message: Callable[[Frames], None],
         on_idle: Callable[[], None] | None = None,
     ) -> ZmqPort:
+        """Make a socket that is not connected yet, as who watches it must do so before."""
         socket = self._context.socket(kind)
         # Every reply answers a request of ours, so what waits here is bounded by what was asked.
         socket.setsockopt(zmq.RCVHWM, _BROADCASTS_HELD if kind == zmq.SUB else 0)
@@ -152,9 +160,6 @@ class Links:
         self._secure(socket)
         port = ZmqPort(socket, on_message, on_idle=on_idle)
         self._ports.append(port)
-        if channel == "shell":
-            return port  # it is watched before it connects
-        socket.connect(self._info.endpoint(channel))
         return port
 
     def _secure(self, socket: zmq.Socket[bytes]) -> None:
@@ -163,18 +168,18 @@ class Links:
             socket.setsockopt(zmq.CURVE_PUBLICKEY, self._info.curve_publickey.encode())
             socket.setsockopt(zmq.CURVE_SECRETKEY, self._info.curve_secretkey.encode())
 
-    def _watch(self, shell: ZmqPort) -> None:
-        self._ports.append(ZmqPort(shell.socket.get_monitor_socket(_WATCHED), self._on_event))
-        shell.socket.connect(self._info.endpoint("shell"))
+    def _watch(self, channel: Channel, port: ZmqPort) -> None:
+        monitor = port.socket.get_monitor_socket(_WATCHED)
+        self._ports.append(ZmqPort(monitor, lambda frames: self._on_event(channel, frames)))
 
-    def _on_event(self, frames: Frames) -> None:
+    def _on_event(self, channel: Channel, frames: Frames) -> None:
         event, _ = _MONITORED.unpack(frames[0].bytes)
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-            self._on_state("up")
+            self._on_state(channel, "up")
         elif event == zmq.EVENT_DISCONNECTED:
-            self._on_state("down")
+            self._on_state(channel, "down")
         elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-            self._on_state("refused")
+            self._on_state(channel, "refused")
 
 
 def _context() -> zmq.Context[zmq.Socket[bytes]]:

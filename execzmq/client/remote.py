@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncGenerator
 from typing import Any, Literal
@@ -11,13 +12,13 @@ from weakref import WeakValueDictionary
 from execzmq.client.core import Connection
 from execzmq.client.follow import Early, Follower
 from execzmq.client.launch import listens
+from execzmq.client.pages import PageGone, page_of
 from execzmq.client.writer import Writer
 from execzmq.connection import ConnectionInfo, folder_is_ours, host_id
 from execzmq.errors import ConnectionFailed, RequestTimeout, ServerLost, VersionMismatch, WrongEpoch
 from execzmq.protocol.values import (
     params_to_wire,
     process_info_from_wire,
-    read_response_from_wire,
     report_from_wire,
     server_info_from_wire,
 )
@@ -44,6 +45,10 @@ _AT_ONCE = REPLIES_PER_SESSION // 3
 
 _UNASKED = 0.05
 """Seconds for which the end of a process just started is listened for before the server is asked for it."""
+
+
+_FILES = "page-by-file"
+"""Feature of a server that tells where a page stands on disk."""
 
 
 class _Session:
@@ -96,7 +101,9 @@ class RemoteBackend:
             if isinstance(error, ConnectionFailed) and listens(info):
                 raise _stuck(info, seconds) from None
             raise
-        return cls(connection, str(about.get("host", "")), str(about.get("name", "")))
+        backend = cls(connection, str(about.get("host", "")), str(about.get("name", "")))
+        connection.opens_files = backend.is_local and _FILES in about.get("features", ())
+        return backend
 
     @property
     def is_local(self) -> bool:
@@ -265,8 +272,10 @@ class RemoteProcess:
             "wait": wait,
             "open": self._connection.open_reads(),
         }
-        answer = await self._connection.call("read", content, wait=wait)
-        return read_response_from_wire(answer.content, answer.buffers)
+        if self._connection.opens_files:
+            with contextlib.suppress(PageGone):
+                return page_of(await self._connection.call("read", {**content, "by_file": True}, wait=wait))
+        return page_of(await self._connection.call("read", content, wait=wait))
 
     async def write(self, data: bytes, end: bool = False) -> int:
         """Append to stdin; cancelled, a part may have been accepted, in order."""

@@ -57,6 +57,7 @@ class Requester:
         self._calls: Calls[Request] = Calls()
         self._gate: Collection[str] | None = ()
         self._unsent: dict[PendingCall, None] = {}
+        self._were_up: set[Channel] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def request(
@@ -128,6 +129,16 @@ class Requester:
         self._gate = may_leave
         self._unsent = dict.fromkeys(self._calls)
         self._send_unsent()
+
+    def on_up(self, channel: Channel) -> None:
+        """Send anew what is open on a channel whose connection broke, maybe alone of all, and is a new one.
+
+        It may be to a new server. What that could not answer rightly is left to the timer: by then its epoch
+        is known.
+        """
+        for call in self._calls.lasting(channel) if channel in self._were_up else ():
+            self._send(call)
+        self._were_up.add(channel)
 
     def open_gate(self) -> None:
         """Send what is unsent; whatever is asked from now on leaves at once."""

@@ -11,13 +11,12 @@ import shutil
 
 from execzmq.process.index import RECORD_SIZE, Record, pack
 from execzmq.process.indexfiles import IndexFiles
-from execzmq.process.segments import SegmentedStream
+from execzmq.process.segments import SegmentedStream, segment_size
 from execzmq.process.trimming import Trimmer
 from execzmq.process.unlinking import empty_folder
-from execzmq.settings import KIB, SEGMENT
+from execzmq.settings import KIB
 
 _PREFIXES = {"stdout": "out", "stderr": "err", "meta": "meta"}
-_LEAST_SEGMENT = 4 * KIB
 _LARGEST_INDEX = 256 * KIB
 
 
@@ -34,7 +33,7 @@ class LogFiles:
 
     def __init__(self, folder: str, budget: int) -> None:
         self._folder = folder
-        size = max(_LEAST_SEGMENT, min(SEGMENT, budget // 8))
+        size = segment_size(budget)
         self.data = {name: SegmentedStream(folder, prefix, size) for name, prefix in _PREFIXES.items()}
         self.index = IndexFiles(folder, min(size, _LARGEST_INDEX) // RECORD_SIZE)
         self.dropped: dict[str, int] = {"stdout": 0, "stderr": 0}

@@ -273,6 +273,11 @@ class HeldStream:
         held = self._tail.find(self._name, offset)
         return self._disk.find(offset, length) if held is None else Segment(offset, length)
 
+    def path_of(self, segment: Segment) -> str | None:
+        """Return the file of `segment`, `None` where it is in memory."""
+        held = self._tail.find(self._name, segment.start)
+        return self._disk.path_of(segment) if held is None else None
+
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes of one event, or of some that follow each other in one file.
 

@@ -7,6 +7,7 @@ One line a record: crc32 of the rest in hex, a space, JSON in ASCII. Knows nothi
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -118,8 +119,9 @@ class Journal:
         """Replace the file by one that has only `records`; after a crash it is the old or the new one whole.
 
         Raises:
-            OSError: the disk failed; the journal is as it was.
+            OSError: the disk failed, or the file there is another process's; the journal is as it was.
         """
+        self._refuse_anothers()
         lines = [_line_of(record) for record in records]
         data = b"".join(lines)
         temporary = self._path.with_name(self._path.name + ".tmp")
@@ -144,6 +146,12 @@ class Journal:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def _refuse_anothers(self) -> None:
+        """Leave a file alone that is not the one that was opened: somebody else has made the folder anew."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._fd >= 0 and not os.path.samestat(os.fstat(self._fd), os.stat(self._path)):
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self._path))
 
     def _opened(self) -> int:
         if self._fd < 0:

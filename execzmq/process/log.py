@@ -161,8 +161,7 @@ class OutputLog:
     def ends_at(self, seq: int) -> dict[str, int]:
         """Return the end of each stream after the event `seq`.
 
-        Where that event was dropped with its record, and no page ended there lately, it is the end after the
-        last event before it that is still known.
+        Where that is not known any more, it is that after the last event before it that is.
         """
         return dict(zip(OUTPUT_STREAMS, self._ends_at(seq), strict=True))
 
@@ -269,10 +268,12 @@ class OutputLog:
 
     # Reading
 
-    def page(self, after_seq: int, max_bytes: int = PAGE, max_events: int = PAGE_EVENTS) -> LogPage:
+    def page(
+        self, after_seq: int, max_bytes: int = PAGE, max_events: int = PAGE_EVENTS, *, by_file: bool = False
+    ) -> LogPage:
         """Return the events after `after_seq`: at least one if there is any, none of them in part.
 
-        What is gone is told as `Dropped`, with the exact seqs and bytes.
+        What is gone is told as `Dropped`. With `by_file` the page may say where its output stands.
 
         Raises:
             OSError: the files cannot be read.
@@ -281,9 +282,8 @@ class OutputLog:
         if self._tail and not self._index.segments and not any(self.ends.values()):
             events = ((event.record, event.data or b"") for event in self._tail)
             return page_of_held(events, after_seq, max_bytes, max_events)
-        builder = PageBuilder(
-            self.store.readable(), after_seq, self._ends_at(after_seq), max_bytes, max_events
-        )
+        ends = self._ends_at(after_seq)
+        builder = PageBuilder(self.store.readable(), after_seq, ends, max_bytes, max_events, by_file)
         if after_seq < self.last_seq and self.store.fill(builder, after_seq):
             builder.close_hole(self.last_seq, (self.ends["stdout"], self.ends["stderr"]))
         self._cursors.note(builder.seq, builder.ends)

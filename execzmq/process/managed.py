@@ -204,7 +204,7 @@ class ManagedProcess:
             self.log.persist()
             self.disk.check()
 
-    def ended_unseen(self, status: int, rusage: dict[str, float], ended_at: float) -> None:
+    def ended_unseen(self, status: int | None, rusage: dict[str, float], ended_at: float) -> None:
         """Record the end of a command that ended, and its streams with it, while nobody was there."""
         if self.life is Life.STARTING:
             self.life = Life.RUNNING

@@ -11,6 +11,8 @@ from execzmq.process.index import RECORD_SIZE, Record, Segment, unpack
 from execzmq.process.indexfiles import IndexFiles
 
 _LARGE_RUN = 1 << 20
+_WORTH_A_FILE = 64 * 1024
+"""Bytes from which on it costs a reader less to open a file than to be sent them."""
 _MOST_VIEWS = 1024
 _MOST_EXAMINED = 16384
 """Records looked at for one page, so that a long run of dropped events does not hold up the loop."""
@@ -27,18 +29,28 @@ class Dropped:
     kind: Literal["dropped"] = "dropped"
 
 
+@dataclass(slots=True, frozen=True)
+class Place:
+    """Bytes of a file from `position` on. A file of a log is only added to until it is unlinked."""
+
+    path: str
+    position: int
+    length: int
+
+
 @dataclass(slots=True)
 class LogPage:
     """Some events of a log in order.
 
-    `buffer` has the bytes of all output events end to end, `payloads` those of every other event by seq; the
-    next page begins after `next_seq`.
+    `buffer` has the bytes of all output events end to end, or `place` says where they stand so; `payloads`
+    has those of every other event by seq; the next page begins after `next_seq`.
     """
 
     entries: list[Record | Dropped]
     payloads: dict[int, bytes]
     buffer: bytes | bytearray
     next_seq: int
+    place: Place | None = None
 
 
 class Readable(Protocol):
@@ -46,6 +58,9 @@ class Readable(Protocol):
 
     def find(self, offset: int, length: int) -> Segment | None:
         """Return what has those bytes, or `None` where they are gone."""
+
+    def path_of(self, segment: Segment) -> str | None:
+        """Return the file of `segment`, `None` where it is in memory."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Return these bytes, all of one segment."""
@@ -74,6 +89,7 @@ class PageBuilder:
         ends: ends of stdout and stderr after that event.
         max_bytes: most bytes of the page, if it has more than one event.
         max_events: most events of the page.
+        by_file: whether the page may say where its output stands instead of having it.
     """
 
     def __init__(
@@ -83,12 +99,14 @@ class PageBuilder:
         ends: tuple[int, int],
         max_bytes: int,
         max_events: int,
+        by_file: bool,
     ) -> None:
         self.seq = after_seq
         self.ends = ends
         self._streams = streams
         self._max_bytes = max_bytes
         self._max_events = max_events
+        self._by_file = by_file
         self._examined = 0
         self._size = 0
         self._filled = 0
@@ -128,7 +146,7 @@ class PageBuilder:
 
     def _is_one_large_run(self) -> bool:
         """Tell whether the page is worth sending as it is: one read, and no copy to put parts together."""
-        return self._filled >= _LARGE_RUN and len(self._runs) == 1
+        return self._filled >= (_WORTH_A_FILE if self._by_file else _LARGE_RUN) and len(self._runs) == 1
 
     def _goes_on(self, record: Record, segment: Segment) -> bool:
         run = self._runs[-1]
@@ -179,14 +197,22 @@ class PageBuilder:
             self._note_dropped(last_seq, ends)
 
     def finish(self) -> LogPage:
-        """Read the bytes and return the page."""
-        buffer = self._read_one() if len(self._runs) == 1 else self._read_all()
+        """Return the page; its bytes are read, unless it may say, and can well say, where they are."""
         meta = self._streams["meta"]
         payloads = {r.seq: meta.read(r.offset, r.length) if r.length else b"" for r in self._others}
-        return LogPage(self._entries, payloads, buffer, self.seq)
+        buffer: bytes | bytearray = b""
+        place = None
+        if len(self._runs) != 1:
+            buffer = self._read_all()
+        elif (place := self._place_of(self._runs[0])) is None:
+            buffer = self._read_one(self._runs[0])
+        return LogPage(self._entries, payloads, buffer, self.seq, place)
 
-    def _read_one(self) -> bytes:
-        run = self._runs[0]
+    def _place_of(self, run: _Run) -> Place | None:
+        path = run.stream.path_of(run.segment) if self._by_file and self._filled >= _WORTH_A_FILE else None
+        return None if path is None else Place(path, run.offset - run.segment.start, run.end - run.offset)
+
+    def _read_one(self, run: _Run) -> bytes:
         return run.stream.read(run.offset, run.end - run.offset)
 
     def _read_all(self) -> bytearray:

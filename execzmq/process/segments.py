@@ -16,6 +16,14 @@ from collections.abc import Iterable, Sequence
 
 from execzmq.process import unlinking
 from execzmq.process.index import RECORD_SIZE, Segment
+from execzmq.settings import KIB, SEGMENT
+
+_LEAST_SEGMENT = 4 * KIB
+
+
+def segment_size(budget: int) -> int:
+    """Return the size from which on a log of that budget begins another file."""
+    return max(_LEAST_SEGMENT, min(SEGMENT, budget // 8))
 
 
 class SegmentedStream:
@@ -128,7 +136,8 @@ class SegmentedStream:
         if offset < segment.start:
             segment = self.segments[bisect_right(self._starts, offset) - 1]
         segment.records += 1
-        self._full = segment.size + segment.records * RECORD_SIZE >= self._segment_size
+        if segment is self.segments[-1]:  # beyond the others a keeper has stored something
+            self._full = segment.size + segment.records * RECORD_SIZE >= self._segment_size
 
     def file_end(self, offset: int) -> int:
         """Return the end of the file that has the byte at `offset`; `offset` itself where there is none."""
@@ -144,6 +153,10 @@ class SegmentedStream:
             return None
         segment = self.segments[position]
         return segment if offset + length <= segment.end else None
+
+    def path_of(self, segment: Segment) -> str:
+        """Return where the file of `segment` is."""
+        return self._path(segment.start)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes, all of one file.

@@ -49,6 +49,9 @@ class Source(Protocol):
     def discard(self) -> int:
         """Read and drop what is there; 0 at the end. Raises BlockingIOError like `move`."""
 
+    def descriptors(self, stream: Stream) -> dict[str, int]:
+        """Return what is open by the names that a keeper gives it."""
+
     def widen(self) -> None:
         """Let more wait between two looks, since the writer is fast; no effect where that cannot be had."""
 
@@ -72,6 +75,10 @@ class PipeSource:
     def discard(self) -> int:
         """Read and drop one pipe's worth."""
         return len(os.read(self.fd, _PIPE_CAPACITY))
+
+    def descriptors(self, stream: Stream) -> dict[str, int]:
+        """Name the pipe after its stream."""
+        return {stream: self.fd} if self.fd != -1 else {}
 
     def widen(self) -> None:
         """Make the pipe hold 1 MiB: a quarter of the wake-ups for the same bytes."""
@@ -132,6 +139,12 @@ class TerminalSource:
                 return 0
             raise
         return os.write(self._pipe_write, data) if data else 0
+
+    def descriptors(self, stream: Stream) -> dict[str, int]:
+        """Name the terminal and both ends of the pipe."""
+        if self.fd == -1:
+            return {}
+        return {"pty": self.fd, "mid_r": self._pipe.fd, "mid_w": self._pipe_write}
 
     def widen(self) -> None:
         """Leave it as it is: the kernel's buffer of a terminal has one size."""
@@ -212,6 +225,10 @@ class StreamPump:
     def fd(self) -> int:
         """Return the descriptor that is read, -1 after the end."""
         return self._source.fd
+
+    def descriptors(self) -> dict[str, int]:
+        """Return what is open by the names that a keeper gives it; they stay this pump's."""
+        return self._source.descriptors(self.stream)
 
     def start(self) -> None:
         """Begin to listen."""

@@ -42,6 +42,10 @@ class StreamSet:
         for pump in self._pumps.values():
             pump.start()
 
+    def descriptors(self) -> dict[str, int]:
+        """Return what is open by the names that a keeper gives it; they stay here."""
+        return {name: fd for pump in self._pumps.values() for name, fd in pump.descriptors().items()}
+
     @property
     def is_open(self) -> bool:
         """Tell whether a stream has not ended."""

@@ -131,7 +131,7 @@ class Calls(Generic[P]):
         """
         due: Due[P] = Due()
         for call in list(self._calls.values()):
-            if METHODS[call.method].idempotent or call.method in _SURVIVES_EPOCH:
+            if _lasts(call.method):
                 call.opened_at = now
                 call.resend_at = now + call.patience
                 due.again.append(call)
@@ -139,6 +139,10 @@ class Calls(Generic[P]):
                 del self._calls[call.msg_id]
                 due.over.append(call)
         return due
+
+    def lasting(self, socket: str) -> list[Call[P]]:
+        """Return the calls of one socket that any life of the server answers rightly, oldest first."""
+        return [call for call in self if METHODS[call.method].socket == socket and _lasts(call.method)]
 
     def fail_all(self) -> list[Call[P]]:
         """Forget every call and return them."""
@@ -152,3 +156,7 @@ class Calls(Generic[P]):
     def _next_resend(self, call: Call[P], now: float) -> float | None:
         following = now + call.patience
         return following if self._may_repeat(call, following) else None
+
+
+def _lasts(method: str) -> bool:
+    return METHODS[method].idempotent or method in _SURVIVES_EPOCH

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from execzmq import errors
 from execzmq.errors import ExecZMQError, RemoteProtocolError
@@ -29,6 +29,15 @@ from execzmq.types.params import ExecParams
 from execzmq.types.results import ProcessInfo, ReadResponse, ServerInfo, TerminateReport
 
 Content: TypeAlias = dict[str, Any]
+
+
+class PageBytes(Protocol):
+    """The output of a page end to end, wherever it stands."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> bytes | memoryview: ...
+
 
 _REPLIES = {name: Fields(method.reply) for name, method in METHODS.items()}
 _ANNOUNCEMENTS = {
@@ -118,7 +127,7 @@ def report_from_wire(value: object) -> TerminateReport:
     return REPORT.read(value, "terminate_reply")
 
 
-def unpack_event(entry: object, buffer: memoryview, position: int) -> tuple[Event, int]:
+def unpack_event(entry: object, buffer: PageBytes, position: int) -> tuple[Event, int]:
     """Return the event of an entry and where in the buffer the next one's bytes begin.
 
     Raises:
@@ -148,7 +157,7 @@ def _event(kind: str, seq: int, values: list[Any], time: float) -> Event:
 
 
 def _unpack_output(
-    entry: list[Any], seq: int, time: float, buffer: memoryview, position: int
+    entry: list[Any], seq: int, time: float, buffer: PageBytes, position: int
 ) -> tuple[Event, int]:
     if len(entry) < 6:
         raise RemoteProtocolError("events: an entry of kind output ends too early")
@@ -171,8 +180,13 @@ def _output(seq: int, stream: object, offset: object, data: bytes, time: float) 
     return Output(seq, stream, offset, data, time)
 
 
-def read_response_from_wire(content: Content, buffers: Sequence[Frame]) -> ReadResponse:
+def read_response_from_wire(
+    content: Content, buffers: Sequence[Frame], stored: PageBytes | None = None
+) -> ReadResponse:
     """Return the page that a `read_reply` without error holds.
+
+    Args:
+        stored: the output of the page, where the reply says that it stands in a file.
 
     Raises:
         RemoteProtocolError: a field or an event is wrong, or the buffer has too few or too many bytes.
@@ -182,7 +196,7 @@ def read_response_from_wire(content: Content, buffers: Sequence[Frame]) -> ReadR
     return ReadResponse(
         process_id=content["process_id"],
         instance=content["instance"],
-        chunks=_unpack_events(content["events"], _one_buffer(buffers)),
+        chunks=_unpack_events(content["events"], _one_buffer(buffers) if stored is None else stored),
         next_seq=content["next_seq"],
         first_seq=content["first_seq"],
         last_seq=content["last_seq"],
@@ -195,7 +209,7 @@ def read_response_from_wire(content: Content, buffers: Sequence[Frame]) -> ReadR
     )
 
 
-def _unpack_events(entries: list[Any], buffer: memoryview) -> tuple[Event, ...]:
+def _unpack_events(entries: list[Any], buffer: PageBytes) -> tuple[Event, ...]:
     if len(entries) > PAGE_EVENTS:
         raise RemoteProtocolError(f"a page holds {len(entries)} events, and {PAGE_EVENTS} are allowed")
     events, position = [], 0

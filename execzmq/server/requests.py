@@ -180,6 +180,7 @@ class Read(Request):
     max_bytes: Annotated[int, Field(ge=1)] | None = None
     wait: Annotated[float, Field(ge=0.0, le=LONG_POLL)]
     open: Ids
+    by_file: bool = False
 
     @property
     def page_bytes(self) -> int:

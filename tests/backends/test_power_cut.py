@@ -12,13 +12,11 @@ import pytest
 from execzmq.backends import restore
 from execzmq.process.index import RECORD_SIZE
 from execzmq.types.events import Gap, Output, Started
-from tests.backends.test_restore import folder, last_life, life
+from tests.backends.lives import last_life, life
 from tests.commands import all_events, assert_seqs_whole, end_of, is_alive, only, shell, until_output
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
-
-__all__ = ["folder"]
 
 SAID = b"one\ntwo\n"
 

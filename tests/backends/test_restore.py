@@ -1,20 +1,17 @@
 """What a new life of a backend makes of what an earlier one has left."""
 
 import asyncio
-import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from execzmq.backends import restore
-from execzmq.backends.local import LocalBackend
 from execzmq.errors import CommandNotFound, Conflict, ProcessNotFound
 from execzmq.process.lifecycle import Life
-from execzmq.settings import Settings
 from execzmq.types.events import Closed, Exited, Failed, Gap, Started
+from tests.backends.lives import last_life, life
 from tests.commands import (
     all_events,
     assert_offsets_whole,
@@ -35,22 +32,6 @@ from tests.support import wait_until
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def folder(short_tmp: Path) -> Iterator[Path]:
-    """A state folder of the test's own; its keeper, a child of this Python, is reaped at the end."""
-    yield short_tmp
-    with contextlib.suppress(TimeoutError):  # a failed test leaves one
-        wait_until(_no_child_is_left, 2.0)
-
-
-def _no_child_is_left() -> bool:
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return True
-    return False
-
-
 def damage_journal(folder: Path, *lines: int) -> None:
     """Damage some lines in its middle."""
     path = folder / "journal"
@@ -58,31 +39,6 @@ def damage_journal(folder: Path, *lines: int) -> None:
     for line in lines:
         found[line] = found[line].replace(b"kind", b"kinb")
     path.write_bytes(b"".join(found))
-
-
-async def open_backend(folder: Path) -> LocalBackend:
-    """Begin one life."""
-    return await LocalBackend.open(folder, Settings(shutdown_grace=0.0))
-
-
-@contextlib.asynccontextmanager
-async def life(folder: Path) -> AsyncIterator[LocalBackend]:
-    """One life that leaves its commands to the next."""
-    backend = await open_backend(folder)
-    try:
-        yield backend
-    finally:
-        await backend.aclose()
-
-
-@contextlib.asynccontextmanager
-async def last_life(folder: Path) -> AsyncIterator[LocalBackend]:
-    """The last life of a test, which ends everything."""
-    backend = await open_backend(folder)
-    try:
-        yield backend
-    finally:
-        await backend.shutdown()
 
 
 def drop_last_journal_line(folder: Path) -> None:

@@ -56,8 +56,7 @@ class FakeServer:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         self._ports: list[ZmqPort] = []
         self._news = asyncio.Event()
-        for channel in ("shell", "control", "stdin"):
-            self._router(channel)
+        self._routers = {channel: self._router(channel) for channel in ("shell", "control", "stdin")}
         self._iopub = self._bind("iopub", zmq.XPUB, self._on_subscription)
         if heart:
             self._bind("hb", zmq.ROUTER, self._echo)
@@ -96,6 +95,11 @@ class FakeServer:
             self._news.clear()
             await self._news.wait()
 
+    def break_off(self, channel: str) -> None:
+        """Lose all connections of one channel for requests, and take new ones."""
+        self._routers[channel].close()
+        self._routers[channel] = self._router(channel)
+
     def close(self) -> None:
         """Vanish, as a killed server does; idempotent."""
         for port in self._ports:
@@ -108,8 +112,9 @@ class FakeServer:
     def _publish(self, topic: str, msg_type: str, content: dict[str, Any], buffers: Sequence[bytes]) -> None:
         self._iopub.send([topic.encode(), *self._codec.encode(msg_type, content, buffers=buffers)])
 
-    def _router(self, channel: str) -> None:
+    def _router(self, channel: str) -> ZmqPort:
         port = self._bind(channel, zmq.ROUTER, lambda frames: self._on_request(port, frames))
+        return port
 
     def _bind(self, channel: str, kind: int, on_message: Callable[[Frames], None]) -> ZmqPort:
         socket = self._context.socket(kind)

@@ -123,6 +123,27 @@ async def test_reconnect_to_the_same_life(short_tmp: Path) -> None:
             assert again.asked("forget")[0].msg_id == server.asked("forget")[0].msg_id
 
 
+async def test_reconnect_of_one_channel(short_tmp: Path) -> None:
+    """Where one connection breaks alone, what any server answers rightly is sent again at once, no signal."""
+    server = FakeServer(short_tmp)
+    async with connected(server) as connection:
+        writing = asyncio.ensure_future(
+            connection.call("write", {"process_id": "p", "offset": 0, "end": True}, [b"x"], wait=60.0)
+        )
+        signalling = asyncio.ensure_future(connection.call("signal", {"process_id": "p", "signal": 2}))
+        await server.until(lambda: bool(server.asked("write") and server.asked("signal")))
+        server.handlers["write"] = lambda _: {"offset": 1}
+        server.break_off("stdin")
+        await writing
+        first, second = server.asked("write")
+        assert first.msg_id == second.msg_id
+        server.break_off("control")
+        connection.renew()
+        await server.until(lambda: len(server.asked("lease")) > 1)
+        assert len(server.asked("signal")) == 1
+        signalling.cancel()
+
+
 async def test_new_life_is_recognized_c59(short_tmp: Path) -> None:
     """A new server is not taken for the old one: what it cannot answer is lost, the rest asked anew."""
     server = FakeServer(short_tmp)
@@ -161,7 +182,7 @@ async def test_refused_client_is_told_for_good(short_tmp: Path) -> None:
     async with connected(server) as connection:
         waiting = asyncio.ensure_future(connection.call("list", {}))
         await asyncio.sleep(0)
-        connection._on_state("refused")
+        connection._on_state("shell", "refused")
         with pytest.raises(AuthenticationFailed, match="refuses"):
             await waiting
         with pytest.raises(AuthenticationFailed, match="refuses"):

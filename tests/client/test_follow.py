@@ -11,9 +11,9 @@ from execzmq.client import follow
 from execzmq.client.core import Connection
 from execzmq.client.follow import RELEASED, Early, Follower
 from execzmq.errors import ClientClosed, InstanceChanged, ProcessNotFound, ServerLost
-from execzmq.protocol.wire import Codec
+from execzmq.protocol.wire import Codec, Message
 from execzmq.types.events import Closed, Event, Output, Started
-from tests.client.fake_server import INSTANCE, FakeServer, Log, connected, whole
+from tests.client.fake_server import INSTANCE, Answer, FakeServer, Log, connected, whole
 from tests.support import ms
 
 
@@ -170,6 +170,32 @@ async def test_next_page_is_asked_for_before_one_is_taken(short_tmp: Path) -> No
         await connection.topics.settle()
         assert len(server.asked("read")) == 3
         await follower.aclose()
+
+
+async def test_pages_are_read_from_files_as_long_as_they_are_there(short_tmp: Path) -> None:
+    """A server of this machine is asked where the output stands; what is gone from there it sends."""
+    server = FakeServer(short_tmp)
+    log = Log("p", *whole(6))
+    log.page_events = 2
+    stored = short_tmp / "out.0"
+    names = [stored, stored, short_tmp / "gone"]
+
+    def read(message: Message) -> Answer:
+        answer = log.read(message)
+        assert isinstance(answer, tuple)
+        fields, buffers = answer
+        if not message.content.get("by_file"):
+            return fields, buffers
+        stored.write_bytes(b"".join(buffers))
+        place = {"file": bytes(names.pop(0)), "position": 0, "length": stored.stat().st_size}
+        return {**fields, **place}, []
+
+    server.handlers["read"] = read
+    async with connected(server) as connection:
+        connection.opens_files = True
+        assert await _all(Follower(connection, "p", INSTANCE)) == log.events
+    asked = [(read.content["after_seq"], "by_file" in read.content) for read in server.asked("read")]
+    assert asked == [(0, True), (2, True), (4, True), (4, False), (6, False), (8, False)]
 
 
 async def test_slow_consumer_holds_little(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:

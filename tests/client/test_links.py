@@ -12,7 +12,7 @@ async def test_subscription_ends_with_its_link(short_tmp: Path) -> None:
         connection_info(short_tmp),
         on_reply=lambda _: None,
         on_broadcast=lambda _: None,
-        on_state=lambda _: None,
+        on_state=lambda _channel, _state: None,
         on_room=lambda _: None,
     )
     links.subscribe(b"w.0123456789abcdef")

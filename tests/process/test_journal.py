@@ -223,3 +223,20 @@ def test_forget_takes_only_its_own_instance():
     again = {**START, "instance": 2}
     assert without_forgotten([START, END, FORGET, again]) == [again]
     assert without_forgotten([START, again, END, FORGET]) == [again]
+
+
+def test_compaction_leaves_the_journal_of_another_alone(short_tmp: Path):
+    """Where the folder was removed it is written anew; where another has made one since, it is that one's."""
+    path = short_tmp / "journal"
+    journal = Journal(path)
+    journal.append(START)
+    path.unlink()
+    journal.compact([START])
+    assert _replayed(path) == [START]
+    path.unlink()
+    theirs = _written(path, END)
+    with pytest.raises(OSError, match="Stale"):
+        journal.compact([START])
+    assert path.read_bytes() == theirs
+    assert [one.name for one in short_tmp.iterdir()] == ["journal"]
+    journal.close()

@@ -93,6 +93,15 @@ def test_new_epoch_sorts_the_calls_c59() -> None:
     assert calls.next_due() == 50.0 + RESEND_AFTER
 
 
+def test_calls_of_a_socket_that_any_server_answers_rightly() -> None:
+    """What is harmless to repeat, and a write; no signal, of which a new server would not say the truth."""
+    calls: Calls[None] = Calls()
+    for method in ("lease", "signal", "write", "list", "lease"):
+        calls.open(f"{len(calls)} {method}", method, None, 0.0, None)
+    assert [call.msg_id for call in calls.lasting("control")] == ["0 lease", "4 lease"]
+    assert [call.msg_id for call in calls.lasting("stdin")] == ["2 write"]
+
+
 def test_fail_all_forgets_everything() -> None:
     """When the client closes, every caller is told."""
     calls = _opened("info", "start")

@@ -1,8 +1,10 @@
 """What handlers do beyond what a backend does: instances, leases, pages, repeats."""
 
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,6 +135,28 @@ async def test_pages_wait_for_a_client_that_takes_none() -> None:
         page = rig.desk.answer()
         assert page.content["next_seq"] > 1
         assert sum(map(len, page.buffers)) > 0
+
+
+def stored_of(page: dict[str, Any]) -> bytes:
+    """Return what stands where a page says."""
+    stored = Path(os.fsdecode(page["file"])).read_bytes()
+    return stored[page["position"] :][: page["length"]]
+
+
+async def test_much_output_is_shown_where_it_stands() -> None:
+    """A reader that may open the log's files is told of one; others, and little output, get the bytes."""
+    async with opened() as rig:
+        process = await rig.backend.start(python(f"import os\nos.write(1, bytes({MIB}))", process_id="p"))
+        await all_events(process)
+        read = {"process_id": "p", "after_seq": 0, "wait": 0.0, "open": []}
+        sent = await rig.ask("read", **read)
+        told = await rig.ask("read", **read, by_file=True)
+        assert "file" not in sent
+        assert told["events"] == sent["events"]
+        size = sum(entry[5] for entry in told["events"] if entry[0] == "output")
+        assert stored_of(told) == bytes(size)
+        little = await rig.ask("read", **read, by_file=True, max_bytes=1)
+        assert "file" not in little or little["length"] >= 65536
 
 
 async def test_a_lease_tells_the_starters_cursor_only() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
@@ -98,7 +99,8 @@ def _page(
     context: Context, caller: Caller, request: requests.Read, process: ManagedProcess, max_bytes: int
 ) -> Reply:
     log, result = process.log, process.result
-    page = log.page(request.after_seq, max_bytes)
+    by_file = request.by_file and caller.peer.role == "owner"
+    page = log.page(request.after_seq, max_bytes, by_file=by_file)
     buffers = [memoryview(page.buffer)] if page.buffer else []
     for buffer in buffers:
         context.pages.sent(caller.session, caller.connection, caller.msg_id, buffer)
@@ -116,6 +118,13 @@ def _page(
         "failure": process.failure,
         "dropped_bytes": dict(log.dropped),
     }
+    if page.place is not None:
+        place = page.place
+        content |= {
+            "file": os.fsencode(place.path),
+            "position": place.position,
+            "length": place.length,
+        }
     return Reply(content, buffers)
 
 

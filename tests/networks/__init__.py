@@ -1,0 +1,1 @@
+"""Hosts, cuts, losses and delays: what execzmq does where the network between client and server fails."""

@@ -1,0 +1,206 @@
+"""Own a server on one host and clients on others: they reach it by TCP, whose way can be cut, lossy or slow.
+
+The server listens on Unix sockets alone, so a tunnel of the tests stands at each end of a link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from execzmq import connection
+from execzmq.client.aio import AsyncClient
+from execzmq.connection import Channel, ConnectionInfo
+from tests import servers
+from tests.networks import commands, far, hosts, tunnel
+from tests.networks.hosts import Host
+from tests.networks.links import Link
+from tests.servers import ServerProcess
+
+MakeLink = Callable[[Host, Host, int], Link]
+
+_REPOSITORY = Path(__file__).parents[2]
+_PORT = 7100
+CHANNELS: tuple[Channel, ...] = ("shell", "control", "stdin", "iopub", "hb")
+"""In the order in which the ends of the tunnel name the server's sockets."""
+_NAME = "net"
+
+
+class Program:
+    """A program on some host that says `ready`, and at its end one line of JSON."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def begin(cls, host: Host, path: str, *words: str) -> Program:
+        """Start one; it may not be ready yet."""
+        process = await asyncio.create_subprocess_exec(
+            *host.enter,
+            sys.executable,
+            path,
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(_REPOSITORY)},
+            limit=1 << 22,
+        )
+        return cls(process)
+
+    async def ready(self) -> None:
+        """Wait until it says so."""
+        assert await self._line() == b"ready\n"
+
+    async def said(self) -> dict[str, Any]:
+        """Return what it says at its end."""
+        answer: dict[str, Any] = json.loads(await self._line())
+        return answer
+
+    async def close(self) -> None:
+        """End it."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.communicate()
+
+    async def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        return await self._process.stdout.readline()
+
+
+@dataclasses.dataclass
+class Cut:
+    """When a link was cut and when healed, by the monotonic clock."""
+
+    begun: float
+    healed: float = math.inf
+
+
+class Outpost:
+    """A host with clients, its link, and the connection file that leads over it."""
+
+    def __init__(self, link: Link, folder: Path) -> None:
+        self.link = link
+        self.file = folder / "far.json"
+        self._folder = folder
+        self._programs: list[Program] = []
+
+    async def join(self, info: ConnectionInfo, version: int) -> None:
+        """Make the far end of the tunnel, and the connection file of a server as it is from here."""
+        self._folder.mkdir(mode=0o700)
+        far = dataclasses.replace(info, ip=str(self._folder / connection.SOCKET_PREFIX))
+        connection.write_connection_file(self.file, far)
+        names = [os.path.basename(far.socket_path(channel) or "") for channel in CHANNELS]
+        words = ("far", str(self._folder), self.link.address(version), str(_PORT), *names)
+        await self._begin(tunnel.__file__, *words)
+
+    async def watch(self, process_id: str) -> Program:
+        """Let a client follow a process, which has seen its first event."""
+        return await self._client("watch", process_id)
+
+    async def run(self, argv: Sequence[str]) -> Program:
+        """Let a client run a command."""
+        return await self._client("run", *argv)
+
+    async def feed(self, process_id: str, seconds: float) -> Program:
+        """Let a client write to a process, whose first line has been taken."""
+        return await self._client("feed", process_id, str(seconds))
+
+    @contextlib.asynccontextmanager
+    async def cut(self, seconds: float, *, silently: bool = False) -> AsyncIterator[Cut]:
+        """Cut it off for that long, and for as long as the block takes; see `Link.silence`."""
+        sever, mend = (self.link.silence, self.link.speak) if silently else (self.link.cut, self.link.heal)
+        await asyncio.to_thread(sever)
+        cut = Cut(time.monotonic())
+        yield cut
+        await asyncio.sleep(cut.begun + seconds - time.monotonic())
+        await asyncio.to_thread(mend)
+        cut.healed = time.monotonic()
+
+    async def _client(self, kind: str, *words: str) -> Program:
+        return await self._begin(far.__file__, kind, str(self.file), *words)
+
+    async def _begin(self, path: str, *words: str) -> Program:
+        """Start a program and wait until it is ready."""
+        program = await Program.begin(self.link.far, path, *words)
+        self._programs.append(program)
+        await program.ready()
+        return program
+
+    async def close(self) -> None:
+        """End its programs and its link."""
+        for program in self._programs:
+            await program.close()
+        self.link.close()
+
+
+class World:
+    """A server, a client beside it, and outposts.
+
+    Attributes:
+        server: the one that lives.
+        client: on the server's machine, whom no cut concerns.
+        outposts: each on a host of its own.
+    """
+
+    def __init__(self, folder: Path, near: Host) -> None:
+        self.folder = folder
+        self.server: ServerProcess
+        self.client: AsyncClient
+        self.outposts: list[Outpost] = []
+        self._near = near
+
+    def command(self, kind: str, name: str, *words: str) -> list[str]:
+        """Return the command line of one of `commands`."""
+        argv = [sys.executable, commands.__file__, kind, str(self.folder / name), *words]
+        return ["env", f"PYTHONPATH={_REPOSITORY}", *argv]
+
+    def told(self, name: str) -> dict[str, Any]:
+        """Return what the command with that result file says itself."""
+        told: dict[str, Any] = json.loads((self.folder / name).read_text())
+        return told
+
+    def start_server(self) -> None:
+        """Start a server on the near host; one that was killed before is followed by it."""
+        with mock.patch.object(servers, "SERVE", (*self._near.enter, *servers.SERVE)):
+            self.server = ServerProcess(_NAME, ())
+
+    def socket_paths(self) -> list[str]:
+        """Return the paths of the server's sockets."""
+        return [self.server.info.socket_path(channel) or "" for channel in CHANNELS]
+
+
+@contextlib.asynccontextmanager
+async def world(
+    folder: Path, *, outposts: int = 1, make_link: MakeLink = Link, version: int = 4
+) -> AsyncIterator[World]:
+    """Make hosts, a server on the first, and `outposts` on the others; in the end all is gone.
+
+    Args:
+        version: of IP.
+    """
+    hidden = [connection.state_folder(_NAME), connection.socket_folder(_NAME)]
+    for one in hidden:
+        connection.private_folder(one)
+    async with contextlib.AsyncExitStack() as stack:
+        near, *others = stack.enter_context(hosts.made(outposts, hidden))
+        made = World(folder, near)
+        await asyncio.to_thread(made.start_server)
+        stack.callback(lambda: made.server.close())
+        for number, host in enumerate(others, 1):
+            made.outposts.append(Outpost(make_link(near, host, number), folder / f"far{number}"))
+            stack.push_async_callback(made.outposts[-1].close)
+        here = await Program.begin(near, tunnel.__file__, "near", str(_PORT), *made.socket_paths())
+        stack.push_async_callback(here.close)
+        await asyncio.gather(here.ready(), *(one.join(made.server.info, version) for one in made.outposts))
+        made.client = await stack.enter_async_context(made.server.aclient())
+        yield made
