@@ -25,7 +25,7 @@ from execzmq.backends.launching import check_params, digest_of, launch_of, spawn
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.recording import Recording
-from execzmq.backends.records import end_record, forget_record, journal_records, note_start
+from execzmq.backends.records import end_record, forget_record, note_start
 from execzmq.backends.restore import restore
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
@@ -77,7 +77,7 @@ class LocalBackend:
             on_replaced=lambda keeper: orphans.hand_over(keeper, self._held()),
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )
-        self._recording = Recording(folder, self._keeping, self._housekeeping.make_room)
+        self._recording = Recording(folder, self.table, self._keeping, self._housekeeping.make_room)
         self.journal, self.memory = self._recording.journal, self._recording.memory
         self._closed = self._is_ending = False
 
@@ -344,9 +344,7 @@ class LocalBackend:
 
     def _tidy(self) -> None:
         """Write the journal anew when most of it speaks of what is forgotten, or it lacks something."""
-        if self.journal.is_behind or self.journal.records > _JOURNAL_SLACK + 4 * len(self.table):
-            with contextlib.suppress(OSError):  # there may be room the next time
-                self.journal.compact(record for process in self.table for record in journal_records(process))
+        self._recording.shorten(_JOURNAL_SLACK)
 
 
 def _info_of(backend: LocalBackend) -> ServerInfo:

@@ -5,16 +5,21 @@ The keeper forgets a command only when the journal knows its end. Knows nothing 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from execzmq.backends.keeping import Keeping
-from execzmq.backends.records import end_record
+from execzmq.backends.records import end_record, journal_records
 from execzmq.process.held import Memory
 from execzmq.process.journal import Journal
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.shortage import Shortage
+from execzmq.process.table import ProcessTable
+
+_LEAST_SLACK = 64
+"""Records of what is forgotten that the journal may have while the disk is full."""
 
 
 class Recording:
@@ -24,9 +29,13 @@ class Recording:
         make_room: called to let go of logs what may go, while the disk is full.
     """
 
-    def __init__(self, folder: Path, keeping: Keeping, make_room: Callable[[], None]) -> None:
+    def __init__(
+        self, folder: Path, table: ProcessTable, keeping: Keeping, make_room: Callable[[], None]
+    ) -> None:
         self.memory = Memory()
-        self._shortage = Shortage(folder, self.memory, make_room, self._catch_up)
+        self._table = table
+        self._let_go = make_room
+        self._shortage = Shortage(folder, self.memory, self._make_room, self._catch_up)
         self.journal = Journal(folder / "journal", self._shortage.refused)
         self._keeping = keeping
         self._unforgotten: list[str] = []
@@ -47,6 +56,16 @@ class Recording:
     def note(self, record: Mapping[str, Any]) -> None:
         """Write a record now or later."""
         self.journal.note(record)
+
+    def shorten(self, slack: int) -> None:
+        """Write the journal anew when it lacks something, or has many records of what is forgotten."""
+        if self.journal.is_behind or self.journal.records > slack + 4 * len(self._table):
+            with contextlib.suppress(OSError):  # there may be room the next time
+                self.journal.compact(r for process in self._table for r in journal_records(process))
+
+    def _make_room(self) -> None:
+        self._let_go()
+        self.shorten(_LEAST_SLACK)
 
     def degraded(self, process: ManagedProcess, error: OSError) -> None:
         """Try the disk again for a log; the next server is to know that its end may be missing."""

@@ -149,8 +149,10 @@ def _log_of(
         return OutputLog.open(
             folder, spec.instance, spec.log_budget, now, first=started, memory=backend.memory
         )
-    if end["on_disk"]:
-        return OutputLog.open(folder, spec.instance, spec.log_budget, end["ended_at"], memory=backend.memory)
+    if end["on_disk"] or os.path.exists(folder):  # it may have come to disk after its end
+        found = OutputLog.open(folder, spec.instance, spec.log_budget, end["ended_at"], memory=backend.memory)
+        if end["on_disk"] or found.is_on_disk:
+            return found
     return OutputLog.from_memory(folder, spec.instance, spec.log_budget, _memos(end), backend.memory)
 
 

@@ -25,6 +25,8 @@ _STEP = 4 * MIB
 _FILES = 32
 """Files that go at a time, before other work of the loop gets its turn."""
 _RECENTLY = 10.0
+_JUST_READ = 1.0
+"""Seconds after which one that was read to its end may go where there is no room at all."""
 
 
 class Housekeeping:
@@ -155,7 +157,9 @@ class Housekeeping:
 def _stat_of(process: ManagedProcess, now: float, spares_recent: bool) -> LogStat:
     """Return what is known of a log; what happened recently makes it one that may only be shrunk."""
     is_followed = now - process.last_read < _RECENTLY
-    is_spared = spares_recent and (is_followed or now - process.ended_on < _RECENTLY)
+    is_read = process.read_seq >= process.log.last_seq
+    quiet = now - max(process.last_read, process.ended_on)
+    is_spared = spares_recent and quiet < (_JUST_READ if is_read else _RECENTLY)
     backlog = process.streams.backlog
     return LogStat(
         process_id=process.process_id,
@@ -163,7 +167,7 @@ def _stat_of(process: ManagedProcess, now: float, spares_recent: bool) -> LogSta
         budget=process.spec.log_budget,
         closed_at=process.ended_on if process.life.is_over and not is_spared else None,
         followed=is_followed,
-        read=process.read_seq >= process.log.last_seq,
+        read=is_read,
         unreceived=backlog.unreceived(process.log) if backlog else 0,
     )
 

@@ -100,6 +100,7 @@ class LogStore:
             self.files.make_folder()
         for event in self.tail:
             self.files.store(event.record, event.data)
+            self.files.exist = True  # though the next may not find room
             self.tail.remove(event)
         self.files.exist = True
 

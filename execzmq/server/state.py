@@ -98,9 +98,19 @@ class StateFolder:
         return self.path / "connection.json"
 
     def announce(self, info: ConnectionInfo) -> None:
-        """Write the connection files, the one for Jupyter's readers too."""
+        """Write the connection files, the one for Jupyter's readers too.
+
+        Raises:
+            ConnectionFailed: one cannot be written, as on a full disk.
+        """
         for path in self._connection_files:
-            self._announce_in(path, info)
+            try:
+                self._announce_in(path, info)
+            except ConnectionFailed:
+                raise
+            except OSError as error:
+                message = f"{path} cannot be written: {error.strerror}; make room on its disk and start again"
+                raise ConnectionFailed(message) from error
 
     def announce_again(self, info: ConnectionInfo) -> list[Path]:
         """Write the connection files that were removed or spoilt since; return them. Another's file stays.
