@@ -63,7 +63,7 @@ class LocalBackend:
         self.base_env, self.base_cwd = dict(os.environb), _own_folder()
         self.listener: Listener = Nobody()
         self.clock, self.started_at = time.time, time.time()
-        self.statistics = {"started": 0, "failed": 0, "ended": 0}
+        self._counts = {"started": 0, "failed": 0, "ended": 0}
         self._private = private
         self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
         self._starting: dict[str, Outcome[None]] = {}
@@ -122,6 +122,12 @@ class LocalBackend:
     def _require_open(self) -> None:
         if self._closed:
             raise InvalidState("this backend is closed; open another")
+
+    def statistics(self) -> dict[str, int]:
+        """Return what was counted since the start, and how much there is at the moment."""
+        table = self.table
+        now = {"alive": table.alive, "processes": len(table), "degraded": self._recording.degraded_count}
+        return {**self._counts, **now}
 
     # ExecBackend
 
@@ -235,7 +241,7 @@ class LocalBackend:
             for fd in files.values():
                 os.close(fd)
         starting = self._starting[process_id] = Outcome()
-        self.statistics["started"] += 1
+        self._counts["started"] += 1
         spawned.then(partial(self._spawned, process), partial(self._spawn_failed, process))
         return process, starting
 
@@ -252,7 +258,7 @@ class LocalBackend:
     def _spawn_failed(self, process: ManagedProcess, reason: Exception) -> None:
         starting = self._starting.pop(process.process_id)
         error = spawn_error(reason)
-        self.statistics["failed"] += 1
+        self._counts["failed"] += 1
         process.spawn_failed(to_wire(error))
         starting.fail(error)
 
@@ -278,7 +284,7 @@ class LocalBackend:
     def ended(self, process: ManagedProcess) -> None:
         """Note the end of a process in the table and in the journal."""
         self.table.ended(process)
-        self.statistics["ended"] += 1
+        self._counts["ended"] += 1
         self.journal.note(end_record(process))
         if process.is_discarding and not self._closed:
             self.keeper.mark(process.spec.key, "discard")
@@ -356,7 +362,7 @@ def _info_of(backend: LocalBackend) -> ServerInfo:
         host=socket.gethostname(),
         role="owner",
         started_at=backend.started_at,
-        statistics={**backend.statistics, "alive": backend.table.alive, "processes": len(backend.table)},
+        statistics=backend.statistics(),
     )
 
 

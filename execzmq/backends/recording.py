@@ -53,6 +53,11 @@ class Recording:
         """Write what is owed, as far as the disk takes it, and stop; idempotent."""
         self._shortage.close()
 
+    @property
+    def degraded_count(self) -> int:
+        """Count the processes whose newest output the disk has not taken yet."""
+        return self._shortage.degraded_count
+
     def note(self, record: Mapping[str, Any]) -> None:
         """Write a record now or later."""
         self.journal.note(record)

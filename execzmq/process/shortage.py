@@ -118,6 +118,11 @@ class Shortage:
         """Forget a process; idempotent."""
         self._processes.pop(process, None)
 
+    @property
+    def degraded_count(self) -> int:
+        """Count the processes whose newest output is in memory only."""
+        return len(self._processes)
+
     def _begin(self, error: OSError) -> None:
         if is_about_space(error):
             self._memory.is_disk_full = True

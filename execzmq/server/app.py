@@ -163,14 +163,11 @@ class Server:
 
     def statistics(self) -> dict[str, int]:
         """Return the counters of all parts."""
-        table = self._backend.table
         return {
-            **self._backend.statistics,
+            **self._backend.statistics(),
             **self._dispatcher.statistics,
             "unsent": self._outgoing.unsent,
             "broadcasts": self._publisher.sent,
-            "alive": table.alive,
-            "processes": len(table),
             "sessions": len(self._sessions),
             "topics": len(self._interest),
         }

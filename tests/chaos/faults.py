@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from execzmq.errors import ServerLost
 from tests.chaos.world import World
 from tests.servers import ServerProcess
-from tests.support import pass_time
+from tests.support import deadline, ms, pass_time
 
 Fault: TypeAlias = Callable[[World], Awaitable[None]]
 
@@ -44,6 +45,55 @@ async def hang_up_server(world: World) -> None:
     world.server.signal(signal.SIGHUP)
     await asyncio.to_thread(world.server.wait)
     world.server = await asyncio.to_thread(ServerProcess, "chaos", ())
+
+
+async def replace_server(world: World) -> None:
+    """Another server takes over, also from one that stands still."""
+    if world.chance.random() < 0.3:
+        world.server.signal(signal.SIGSTOP)
+    before = world.server
+    world.server = await asyncio.to_thread(ServerProcess, "chaos", ("--replace",))
+    await asyncio.to_thread(before.wait)
+
+
+async def kill_keeper(world: World) -> None:
+    """The keeper is killed; the server gives its commands to another."""
+    for pid in await asyncio.to_thread(_keepers, world):
+        os.kill(pid, signal.SIGKILL)
+    async with deadline(20):
+        while not await _can_start(world):
+            await pass_time(ms(20))
+
+
+async def _can_start(world: World) -> bool:
+    try:
+        return (await world.client.run(["true"])).returncode == 0
+    except ServerLost:  # there is no keeper at the moment
+        return False
+
+
+async def remove_files(world: World) -> None:
+    """Sockets and connection files are removed; the server makes them anew."""
+    info = world.server.info
+    sockets = [str(info.socket_path("shell")), str(info.socket_path("iopub"))]
+    gone = [*sockets, str(world.server.state / "connection.json")]
+    for path in gone:
+        await asyncio.to_thread(os.unlink, path)
+    async with deadline(20):
+        while not all(map(os.path.exists, gone)):
+            await pass_time(ms(20))
+
+
+async def fill_disk(world: World) -> None:
+    """The disk is full for a while; what comes meanwhile fits into memory."""
+    if world.disk is None:
+        return
+    await asyncio.to_thread(world.disk.fill)
+    await pass_time(world.chance.uniform(0, _LONGEST_STOP))
+    await asyncio.to_thread(world.disk.empty)
+    async with deadline(30):
+        while (await world.client.info()).statistics["degraded"]:
+            await pass_time(ms(20))
 
 
 async def stop_server(world: World) -> None:
@@ -104,7 +154,11 @@ async def _cut(world: World, word: str) -> None:
 FAULTS: tuple[tuple[Fault, int], ...] = (
     (kill_server, 6),
     (kill_server_twice, 2),
-    (hang_up_server, 2),
+    (hang_up_server, 1),
+    (replace_server, 3),
+    (kill_keeper, 2),
+    (remove_files, 1),
+    (fill_disk, 2),
     (stop_server, 2),
     (stop_keeper, 2),
     (stop_witness, 2),

@@ -8,15 +8,18 @@ import os
 import random
 import sys
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from execzmq import connection
 from execzmq.client.aio import AsyncClient, AsyncProcess
+from execzmq.errors import LimitExceeded
 from tests.chaos import commands, relay, witness
 from tests.chaos.commands import Record
+from tests.chaos.disk import CAN_MOUNT, Disk, mounted
 from tests.servers import MOST_MEMORY, ServerProcess
-from tests.support import deadline, pass_time
+from tests.support import deadline, ms, pass_time
 
 KINDS = ("writer", "terminal", "reader")
 _REPOSITORY = Path(__file__).parents[2]
@@ -55,12 +58,16 @@ class World:
         server: the one that lives, or has just been killed.
         client: a client through all of it.
         witnesses: programs that watch.
+        disk: what the state is on, `None` where that cannot be made full.
     """
 
-    def __init__(self, seed: int, folder: Path, seconds: float, server: ServerProcess) -> None:
+    def __init__(
+        self, seed: int, folder: Path, seconds: float, server: ServerProcess, disk: Disk | None
+    ) -> None:
         self.chance = random.Random(seed)
         self.folder = folder
         self.server = server
+        self.disk = disk
         self.client: AsyncClient
         self.commands: list[Command] = []
         self.witnesses: list[asyncio.subprocess.Process] = []
@@ -97,7 +104,8 @@ class World:
         end = loop.time() + self._seconds
         while loop.time() < end:
             data = chance.randbytes(chance.randrange(_PIECE))
-            await process.write(data)
+            while not await _is_taken(process, data):
+                await pass_time(ms(50))
             record.add("stdin", data)
             await pass_time(chance.uniform(0, 0.2))
         await process.close_stdin()
@@ -157,6 +165,15 @@ class World:
                 await _end(program)
 
 
+async def _is_taken(process: AsyncProcess, data: bytes) -> bool:
+    """Write to stdin; on a full disk nothing is taken."""
+    try:
+        await process.write(data)
+    except LimitExceeded:
+        return False
+    return True
+
+
 def _check(command: Command, told: dict[str, Any], sight: dict[str, Any], who: str) -> None:
     kinds = [kind for kind in sight["kinds"] if kind != "notice"]
     assert not sight["faults"], (who, sight["faults"])
@@ -206,10 +223,11 @@ async def _end(program: asyncio.subprocess.Process) -> None:
 async def world(seed: int, folder: Path, seconds: float) -> AsyncIterator[World]:
     """Make a world with a server in it; in the end all is gone."""
     os.mkdir(folder, mode=0o700)
-    made = World(seed, folder, seconds, await asyncio.to_thread(ServerProcess, "chaos", ()))
-    try:
-        async with made.server.aclient() as made.client:
-            yield made
-    finally:
-        await made.close()
-        await asyncio.to_thread(made.server.close)
+    with mounted(Path(os.environ["XDG_STATE_HOME"])) if CAN_MOUNT else nullcontext() as disk:
+        made = World(seed, folder, seconds, await asyncio.to_thread(ServerProcess, "chaos", ()), disk)
+        try:
+            async with made.server.aclient() as made.client:
+                yield made
+        finally:
+            await made.close()
+            await asyncio.to_thread(made.server.close)

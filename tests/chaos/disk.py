@@ -1,0 +1,40 @@
+"""Own the small disk that a world keeps its state on, where this process may mount one."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from execzmq.settings import GIB
+
+CAN_MOUNT = os.geteuid() == 0
+
+
+class Disk:
+    """A disk that can be full from one moment to the next."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def fill(self) -> None:
+        """Have no more room than is in use."""
+        disk = os.statvfs(self._folder)
+        self._resize((disk.f_blocks - disk.f_bfree) * disk.f_frsize)
+
+    def empty(self) -> None:
+        """Have room again."""
+        self._resize(GIB)
+
+    def _resize(self, size: int) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(self._folder)], check=True)
+
+
+@contextmanager
+def mounted(folder: Path) -> Iterator[Disk]:
+    """Put a disk there meanwhile."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={GIB},mode=0700", "none", str(folder)], check=True)
+    try:
+        yield Disk(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
