@@ -44,6 +44,12 @@ WRITE_PIECE = 1 * MIB
 """Most bytes in one `write`."""
 SEGMENT = 4 * MIB
 """Largest segment of a log."""
+DEGRADED_EACH = 1 * MIB
+"""Most bytes of output that one process has in memory while the disk takes nothing."""
+DEGRADED_TOTAL = 16 * MIB
+"""The same of all processes of a server together."""
+RESERVE = 256 * KIB
+"""Bytes on disk that are kept for ends, closings and notices, at most a sixteenth of the disk."""
 REPLY_KEPT = 60.0
 """Seconds for which the answer of a changing method is kept for a repeated request."""
 REPLIES_PER_SESSION = 256

@@ -7,6 +7,7 @@ port drains until `EAGAIN` and looks again after each send.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -23,6 +24,9 @@ _POLLOUT = int(zmq.POLLOUT)
 # The ways of the base class go past enums and options that nothing here uses.
 _get: Callable[[zmq.Socket[bytes], int], int] = _RawSocket.get  # type: ignore[assignment]  # of EVENTS
 _send: Callable[..., object] = _RawSocket.send
+_LISTENER_ENDED = zmq.EVENT_CLOSED | zmq.EVENT_CLOSE_FAILED
+_LISTENER_ENDS = 1000
+"""Milliseconds for the end of a listener, which takes less than one."""
 _TURN = 64
 """Messages handled before other work of the loop gets its turn."""
 
@@ -69,6 +73,23 @@ class ZmqPort:
         finally:
             if self._scheduled is None and self._has(_POLLIN):
                 self._look_again()
+
+    def bind_again(self, endpoint: str) -> None:
+        """Listen anew where the file of an ipc endpoint has gone; the connections that are there stay.
+
+        Raises:
+            zmq.ZMQError: it cannot be bound.
+        """
+        # The old listener is ended by another thread, which removes whatever has the name by then.
+        with self.socket.get_monitor_socket(_LISTENER_ENDED) as monitor:
+            try:
+                with contextlib.suppress(zmq.ZMQError):  # it was not bound the last time
+                    self.socket.unbind(endpoint)
+                    monitor.poll(_LISTENER_ENDS)
+            finally:
+                self.socket.disable_monitor()
+        self.socket.bind(endpoint)
+        self._look_again()
 
     def close(self, linger: float = 0.0) -> None:
         """Stop listening and close the socket; unsent messages have `linger` seconds. Idempotent."""

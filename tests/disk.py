@@ -9,11 +9,27 @@ import pytest
 _WRITING = ("pwrite", "splice", "mkdir")
 
 
-def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse whatever would take room on disk, in this process, until `monkeypatch` is undone."""
+def fill_disk(
+    monkeypatch: pytest.MonkeyPatch, *, spare: tuple[str, ...] = (), number: int = errno.ENOSPC
+) -> None:
+    """Refuse whatever would take room on disk, in this process, until `monkeypatch` is undone.
+
+    Args:
+        spare: files whose names begin so can be written all the same.
+        number: the error.
+    """
+
+    def refuse(name: str) -> None:
+        call = getattr(os, name)
+
+        def refused(target: Any, *arguments: Any, **options: Any) -> Any:
+            if spare and name == "pwrite":
+                path = os.readlink(f"/proc/self/fd/{target}")
+                if os.path.basename(path).startswith(spare):
+                    return call(target, *arguments, **options)
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, name, refused)
+
     for name in _WRITING:
-        monkeypatch.setattr(os, name, _refuse)
-
-
-def _refuse(*arguments: Any, **options: Any) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        refuse(name)

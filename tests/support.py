@@ -66,3 +66,8 @@ def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
     limit = deadline(seconds)
     while not condition():
         time.sleep(min(_POLL_SECONDS, limit.left()))
+
+
+async def pass_time(seconds: float) -> None:
+    """Let time pass between two things that a test does; never to wait for what something does."""
+    await asyncio.sleep(seconds)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import zmq
 
+from execzmq.process import journal
 from execzmq.settings import GIB, VERSION
 
 _DESCRIPTORS = 4096
@@ -38,7 +39,14 @@ class Finding:
 
 def examine(folder: Path) -> list[Finding]:
     """Look at a state folder and at the limits of this process; may wait for a slow file system."""
-    return [_versions(), _folder(folder), _disk(folder), _descriptors(), _processes()]
+    return [
+        _versions(),
+        _folder(folder),
+        _disk(folder),
+        _journal(folder),
+        _descriptors(),
+        _processes(),
+    ]
 
 
 class Examiner:
@@ -106,6 +114,22 @@ def _disk(folder: Path) -> Finding:
     return Finding(
         "disk", free >= _FREE, text, "" if free >= _FREE else "make room: logs get a tenth of what is free"
     )
+
+
+def _journal(folder: Path) -> Finding:
+    try:
+        records, damaged = journal.examine(folder / "journal")
+    except FileNotFoundError:
+        return Finding("journal", True, "nothing was started yet")
+    except OSError as error:
+        return Finding(
+            "journal", False, f"it cannot be read: {error.strerror}", "look at the disk and its mount"
+        )
+    if damaged:
+        text = f"{damaged} damaged lines beside {records} records"
+        remedy = "they are left out when a server starts, and gone soon after; its log tells more"
+        return Finding("journal", False, text, remedy)
+    return Finding("journal", True, f"{records} records")
 
 
 def _descriptors() -> Finding:

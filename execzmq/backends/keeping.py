@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from execzmq.errors import ConnectionFailed, InvalidState
 from execzmq.keeper.client import (
@@ -20,9 +21,12 @@ from execzmq.keeper.client import (
     SpawnedProcess,
 )
 from execzmq.keeper.launch import SpawnError
+from execzmq.keeper.roster import ExitCallback
 
 log = logging.getLogger("execzmq.backends")
 
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between two tries to have another keeper."""
 _QUIT_SECONDS = 5.0
 """Seconds within which a keeper that has no commands has ended when it is asked to."""
 
@@ -32,8 +36,10 @@ class Keeping:
 
     Args:
         mode: what becomes of its commands when this process ends: `keep` or `end`.
-        on_exit: called with key, status and resource usage of each command that ends.
-        on_lost: called when the keeper has died; its commands are out of reach.
+        on_exit: called with key, status (None where nobody knows it) and resource usage of each command that
+            ends.
+        on_lost: called when the keeper has died.
+        on_replaced: run when there is another, which has none of the commands of the dead one.
         on_pid: called with the process id of each keeper.
     """
 
@@ -42,14 +48,16 @@ class Keeping:
         folder: Path,
         mode: Mode,
         *,
-        on_exit: Callable[[str, int, dict[str, float]], None],
+        on_exit: ExitCallback,
         on_lost: Callable[[], None],
+        on_replaced: Callable[[KeeperClient], Coroutine[Any, Any, None]],
         on_pid: Callable[[int], None],
     ) -> None:
         self._folder = folder
         self._mode = mode
         self._on_exit = on_exit
         self._on_lost = on_lost
+        self._on_replaced = on_replaced
         self._on_pid = on_pid
         self._client: KeeperClient | None = None
         self._replacing: asyncio.Task[None] | None = None
@@ -102,16 +110,22 @@ class Keeping:
 
     def _lost(self) -> None:
         self._on_lost()
-        self._replacing = asyncio.ensure_future(self._replace())
+        self._replacing = asyncio.ensure_future(self._replace(self._replacing))
 
-    async def _replace(self) -> None:
-        """Get another keeper; what starts until it is there fails with ServerLost."""
-        dead = self._client
-        try:
-            await self.connect(lambda process: process.close())
-        except ConnectionFailed as error:
-            log.error("the keeper has died and there is no other: %s", error)
-            return
+    async def _replace(self, before: asyncio.Task[None] | None) -> None:
+        """Get another keeper, however long that takes; what starts meanwhile fails with ServerLost."""
+        if before is not None:
+            await before  # the keeper that it has got may be the one that has died
+        dead, pause = self._client, _FIRST_PAUSE
+        while True:
+            try:
+                await self.connect(lambda process: process.close())
+                break
+            except (ConnectionFailed, OSError) as error:
+                log.error("the keeper has died and there is no other yet: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        await self._on_replaced(self.client)
         if dead is not None:
             await dead.aclose()
 

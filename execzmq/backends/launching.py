@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import operator
 import os
@@ -25,6 +26,7 @@ from execzmq.errors import (
 from execzmq.keeper.client import KeeperLost
 from execzmq.keeper.launch import Launch, Limit, SpawnError, Tty
 from execzmq.process.environ import build_env
+from execzmq.process.segments import segment_size
 from execzmq.process.spec import ProcessSpec
 from execzmq.types.params import ExecParams, Limits
 
@@ -51,6 +53,22 @@ _ERRORS: dict[str, type[ExecZMQError]] = {
     "invalid_env_name": InvalidRequest,
     "invalid_limit": InvalidRequest,
     "invalid_terminal_size": InvalidRequest,
+}
+
+
+_REMEDIES = {
+    "too_many_descriptors": "end some commands, or raise ulimit -n and start the server anew",
+    "no_memory": "end some commands, or make memory free, and start it again",
+    "try_again": "end some of this user's processes, or raise ulimit -u, and start it again",
+    "no_terminal": "end some commands that have a terminal, and start it again",
+}
+"""What helps where the machine, and not the command, is the reason."""
+
+_REASONS = {
+    errno.EMFILE: "too_many_descriptors",
+    errno.ENFILE: "too_many_descriptors",
+    errno.ENOMEM: "no_memory",
+    errno.EAGAIN: "try_again",
 }
 
 
@@ -83,7 +101,7 @@ def launch_of(
     """Return what the keeper is asked for, and descriptors to pass, which the caller must close.
 
     Raises:
-        InvalidRequest: a variable cannot be one.
+        InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory for its stdin.
     """
     base = base_env if params.env is None else params.env
     env = build_env(base, params.env_policy, spec.mark)
@@ -93,7 +111,10 @@ def launch_of(
     if params.tty or (stdin == "data" and not params.stdin_data):
         stdin = "null"
     elif stdin == "data":
-        files["stdin"] = _readable_file(params.stdin_data)
+        try:
+            files["stdin"] = _readable_file(params.stdin_data)
+        except OSError as error:
+            raise spawn_error(error) from None
     launch = Launch(
         process_id=spec.key,
         argv=params.argv,
@@ -106,6 +127,8 @@ def launch_of(
         stdin="fd" if stdin == "data" else stdin,
         merge_stderr=params.merge_stderr,
         folder=os.fsencode(folder),
+        drain_limit_bytes=spec.log_budget,
+        segment_bytes=segment_size(spec.log_budget),
     )
     return launch, files
 
@@ -115,10 +138,17 @@ def spawn_error(error: BaseException) -> ExecZMQError:
     if isinstance(error, SpawnError):
         cls = _ERRORS.get(error.reason, SpawnFailed)
         details = {**error.details, "reason": error.reason, "errno": error.errno}
-        return cls(error.message, **details)
+        return cls(_with_remedy(error.message, error.reason), **details)
     if isinstance(error, KeeperLost):
         return ServerLost(f"{error}; whether the command was started is not known")
-    return SpawnFailed(f"the command could not be started: {error}", reason=type(error).__name__)
+    number = error.errno if isinstance(error, OSError) else None
+    reason = _REASONS.get(number or 0, type(error).__name__)
+    message = _with_remedy(f"the command could not be started: {error}", reason)
+    return SpawnFailed(message, reason=reason, errno=number)
+
+
+def _with_remedy(message: str, reason: str) -> str:
+    return f"{message}; {_REMEDIES[reason]}" if reason in _REMEDIES else message
 
 
 def _limits(limits: Limits | None) -> dict[str, Limit]:

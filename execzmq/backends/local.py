@@ -18,11 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from execzmq.backends import orphans
 from execzmq.backends.closing import cancel_all, end_all, start_or_give_up
 from execzmq.backends.keeping import Keeping
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
+from execzmq.backends.recording import Recording
 from execzmq.backends.records import end_record, forget_record, journal_records, note_start
 from execzmq.backends.restore import restore
 from execzmq.backends.wiring import connect_streams
@@ -33,7 +35,6 @@ from execzmq.process import guards
 from execzmq.process.census import Scope
 from execzmq.process.housekeeping import Housekeeping
 from execzmq.process.index import Record
-from execzmq.process.journal import Journal
 from execzmq.process.lifecycle import Life
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
@@ -58,13 +59,12 @@ class LocalBackend:
         self.settings = settings
         self.table = ProcessTable()
         self.readers = Readers()
-        self.scanner = TreeScanner(0, self._scopes)
+        self.scanner = TreeScanner(0, partial(_scopes_of, self.table))
         self.base_env, self.base_cwd = dict(os.environb), _own_folder()
         self.listener: Listener = Nobody()
         self.clock, self.started_at = time.time, time.time()
         self.statistics = {"started": 0, "failed": 0, "ended": 0}
         self._private = private
-        self.journal = Journal(folder / "journal")
         self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
         self._starting: dict[str, Outcome[None]] = {}
         self._tasks: set[asyncio.Task[object]] = set()
@@ -73,9 +73,12 @@ class LocalBackend:
             folder,
             "end" if private else "keep",
             on_exit=self._exited,
-            on_lost=self._keeper_lost,
+            on_lost=lambda: self.run_task(orphans.prepare(self.table.living())),
+            on_replaced=lambda keeper: orphans.hand_over(keeper, self._held()),
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )
+        self._recording = Recording(folder, self._keeping, self._housekeeping.make_room)
+        self.journal, self.memory = self._recording.journal, self._recording.memory
         self._closed = self._is_ending = False
 
     @classmethod
@@ -94,7 +97,7 @@ class LocalBackend:
 
     @classmethod
     async def _open(cls, backend: LocalBackend) -> LocalBackend:
-        records = backend.journal.replay()
+        records = backend._recording.replay()
         left: dict[str, SpawnedProcess] = {}
 
         def found(process: SpawnedProcess) -> None:
@@ -107,6 +110,7 @@ class LocalBackend:
             await backend.aclose()
             raise
         backend._housekeeping.start()
+        backend._recording.start()
         return backend
 
     @property
@@ -142,16 +146,7 @@ class LocalBackend:
 
     async def server_info(self) -> ServerInfo:
         """Describe this backend."""
-        return ServerInfo(
-            pid=os.getpid(),
-            epoch="",
-            version=VERSION,
-            name="local",
-            host=socket.gethostname(),
-            role="owner",
-            started_at=self.started_at,
-            statistics={**self.statistics, "alive": self.table.alive, "processes": len(self.table)},
-        )
+        return _info_of(self)
 
     async def shutdown(self) -> None:
         """End every process by the ladder, then the backend itself."""
@@ -165,6 +160,7 @@ class LocalBackend:
         if self._private:
             await self.end_all("shutdown", grace=0.0)
         keeps = bool(self._held())
+        self._recording.close()
         self._closed = True
         self._housekeeping.close()
         await cancel_all(self._tasks)
@@ -230,7 +226,7 @@ class LocalBackend:
         launch, files = launch_of(params, spec, self.base_env, folder)
         try:
             note_start(self.journal, spec)
-            process = ManagedProcess(spec, OutputLog(folder, instance, budget), self, self.clock)
+            process = ManagedProcess(spec, OutputLog(folder, instance, budget, self.memory), self, self.clock)
             before = self.table.add(process)
             if before is not None:
                 self._drop(before)
@@ -267,9 +263,6 @@ class LocalBackend:
             with contextlib.suppress(ExecZMQError):
                 await starting
 
-    def _scopes(self) -> list[Scope]:
-        return [process.scope for process in self.table if process.has_begun]
-
     def log_folder(self, spec: ProcessSpec) -> str:
         """Return where the log of this life of the process is kept."""
         return f"{self.folder}/p/{spec.key}"
@@ -278,7 +271,8 @@ class LocalBackend:
 
     def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
         """Pass an event on to the listener."""
-        self._housekeeping.grown(record.length)
+        if process.log.store.trouble is None:
+            self._housekeeping.grown(record.length)
         self.listener.event_recorded(process, record, payload)
 
     def ended(self, process: ManagedProcess) -> None:
@@ -286,6 +280,8 @@ class LocalBackend:
         self.table.ended(process)
         self.statistics["ended"] += 1
         self.journal.note(end_record(process))
+        if process.is_discarding and not self._closed:
+            self.keeper.mark(process.spec.key, "discard")
         self._housekeeping.ended()
         self.listener.ended(process)
 
@@ -296,8 +292,15 @@ class LocalBackend:
     def released(self, process: ManagedProcess) -> None:
         """Let the keeper give up what it holds of the process."""
         self._discarding.discard(process)
-        if self._keeping.is_connected and not self._closed:
-            self.keeper.forget(process.spec.key)
+        self._recording.released(process)
+
+    def degraded(self, process: ManagedProcess, error: OSError) -> None:
+        """Go on in memory."""
+        self._recording.degraded(process, error)
+
+    def recovered(self, process: ManagedProcess) -> None:
+        """Go on on disk."""
+        self._recording.recovered(process)
 
     def time_is_over(self, process: ManagedProcess) -> None:
         """End the tree of a process whose time limit has struck."""
@@ -326,6 +329,7 @@ class LocalBackend:
     def _drop(self, process: ManagedProcess) -> None:
         """Remove what is kept of a process that the table has no longer."""
         process.is_forgotten = True
+        self._recording.forgotten(process)
         if process.is_discarding:
             self._discarding.add(process)
         else:
@@ -333,21 +337,33 @@ class LocalBackend:
         process.log.remove()
         self.journal.note(forget_record(process.spec))
 
-    def _exited(self, key: str, status: int, rusage: dict[str, float]) -> None:
+    def _exited(self, key: str, status: int | None, rusage: dict[str, float]) -> None:
         process = self.table.get(key.partition(".")[0])
         if process is not None and process.spec.key == key:
             process.exited(status, rusage)
-
-    def _keeper_lost(self) -> None:
-        for process in self.table.living():
-            if process.life is not Life.STARTING:  # of these the future tells
-                process.lost()
 
     def _tidy(self) -> None:
         """Write the journal anew when most of it speaks of what is forgotten, or it lacks something."""
         if self.journal.is_behind or self.journal.records > _JOURNAL_SLACK + 4 * len(self.table):
             with contextlib.suppress(OSError):  # there may be room the next time
                 self.journal.compact(record for process in self.table for record in journal_records(process))
+
+
+def _info_of(backend: LocalBackend) -> ServerInfo:
+    return ServerInfo(
+        pid=os.getpid(),
+        epoch="",
+        version=VERSION,
+        name="local",
+        host=socket.gethostname(),
+        role="owner",
+        started_at=backend.started_at,
+        statistics={**backend.statistics, "alive": backend.table.alive, "processes": len(backend.table)},
+    )
+
+
+def _scopes_of(table: ProcessTable) -> list[Scope]:
+    return [process.scope for process in table if process.has_begun]
 
 
 def _own_folder() -> bytes:

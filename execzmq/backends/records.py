@@ -33,7 +33,8 @@ def note_start(journal: Journal, spec: ProcessSpec) -> None:
     try:
         journal.append(start_record(spec))
     except OSError as error:
-        message = f"the start cannot be written down in the state folder: {error.strerror}"
+        message = f"the start cannot be written down in the server's state folder: {error.strerror}"
+        message += "; make room on its disk, or forget finished processes, and start again"
         raise SpawnFailed(message, reason="journal", errno=error.errno) from None
 
 

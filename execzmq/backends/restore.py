@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from execzmq.backends import orphans
 from execzmq.backends.records import forget_record, start_record
 from execzmq.backends.wiring import connect_streams
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("execzmq.backend")
 
 _Memo = tuple[Kind, bytes, float]
+_SILENT = 3
+"""Events of a command that says nothing: `started`, `exited` and `closed`."""
 
 
 def restore(
@@ -55,9 +58,19 @@ def restore(
     for key, spec in starts.items():
         went_down = key not in ends and boots[key] != boot_id()
         _restore_one(backend, spec, ends.get(key), left.get(key), went_down)
+    _order(backend, ends)
     for key, spawned in left.items():
         if key not in starts:
             _leave(backend, spawned)
+
+
+def _order(backend: LocalBackend, ends: Iterable[str]) -> None:
+    """Let ends keep the order of the journal: the clock that dated them may have been set back."""
+    latest = float("-inf")
+    for key in ends:
+        process = backend.table.get(key.partition(".")[0])
+        if process is not None and process.spec.key == key:
+            latest = process.ended_on = max(latest, process.ended_on)
 
 
 def _restore_one(
@@ -71,10 +84,17 @@ def _restore_one(
     output = _log_of(backend, spec, end, spawned)
     if backend.journal.damaged and end is None and spawned is None and output.last_kind not in LAST_KINDS:
         went_down = True  # its end may have been told, and have stood where the journal is damaged
-    if (output.damaged and not (end and spec.log_instance)) or went_down:
+    was_degraded = spawned is not None and "degraded" in spawned.marks
+    is_cut = end is not None and output.last_kind not in LAST_KINDS
+    if (output.damaged and not (end and spec.log_instance)) or went_down or was_degraded or is_cut:
         # What was told may differ from what is there: no cursor of before may fit.
+        log.warning("the end of the log of %s may be missing: it has a new instance", spec.process_id)
         spec = replace(spec, log_instance=int.from_bytes(os.urandom(8)))
-        backend.journal.append(start_record(spec))
+        backend.journal.note(start_record(spec))
+    if end is not None and is_cut:
+        _finish(output, end)
+    if was_degraded:
+        backend.keeper.mark(spec.key, "degraded", False)
     output.instance = spec.log_instance or spec.instance
     process = ManagedProcess(spec, output, backend, backend.clock)
     if end is not None:
@@ -88,6 +108,7 @@ def _restore_one(
         _adopt(backend, process, spawned)
     elif not process.life.is_over:
         _end_alone(process, _exit_left(backend, spec))
+    process.disk.check()
 
 
 def _forgotten(
@@ -119,15 +140,27 @@ def _log_of(
     folder, now = backend.log_folder(spec), backend.clock()
     if end is None:
         started: list[_Memo] = []
-        if spawned is not None:
-            started = [_started(spawned.pid, spawned.started_at)]
-        elif backend.journal.damaged or backend.keeper.follows_dead or _exit_left(backend, spec) is not None:
+        left = spawned or _exit_left(backend, spec)
+        if left is not None:
+            started = [_started(left.pid, left.started_at or spec.requested_at)]
+        elif backend.journal.damaged or backend.keeper.follows_dead:
             # Of a command that has said nothing the log has nothing; it may have been told of as started.
             started = [_started(0, spec.requested_at)]
-        return OutputLog.open(folder, spec.instance, spec.log_budget, now, first=started)
+        return OutputLog.open(
+            folder, spec.instance, spec.log_budget, now, first=started, memory=backend.memory
+        )
     if end["on_disk"]:
-        return OutputLog.open(folder, spec.instance, spec.log_budget, end["ended_at"])
-    return OutputLog.from_memory(folder, spec.instance, spec.log_budget, _memos(end))
+        return OutputLog.open(folder, spec.instance, spec.log_budget, end["ended_at"], memory=backend.memory)
+    return OutputLog.from_memory(folder, spec.instance, spec.log_budget, _memos(end), backend.memory)
+
+
+def _finish(output: OutputLog, end: Mapping[str, Any]) -> None:
+    """Let a log end as it was told: its end was in memory only, or is gone from the disk."""
+    if end["result"] is None:
+        output.append("failed", payloads.encode(dict(end["failure"])), end["ended_at"])
+    else:
+        payload = payloads.encode(end["result"])
+        output.finish(end["last_seq"], end["result"]["output_bytes"], payload, end["ended_at"])
 
 
 def _recall_end(process: ManagedProcess, end: Mapping[str, Any]) -> None:
@@ -145,7 +178,7 @@ def _recall_log(process: ManagedProcess) -> None:
     """Be what the log says, where the earlier life was killed before it could write an end to the journal."""
     lives: dict[Kind, Life] = {"closed": Life.CLOSED, "exited": Life.EXITED}
     for kind, life in lives.items():
-        payload = process.log.payload_of(kind)
+        payload = process.log.store.payload_of(kind)
         if payload is not None:
             process.recall(life, payloads.result_from_dict(payloads.decode(payload)))
             return
@@ -156,10 +189,12 @@ def _started(pid: int | None, started_at: float) -> _Memo:
 
 
 def _memos(end: Mapping[str, Any]) -> list[_Memo]:
-    """Return the events of a log that never was on disk."""
+    """Return the events of a log that never was on disk, up to the output that was in memory only."""
     if end["result"] is None:
         return [("failed", payloads.encode(dict(end["failure"])), end["ended_at"])]
     result = payloads.encode(end["result"])
+    if end["last_seq"] > _SILENT:
+        return [_started(end["pid"], end["started_at"])]
     return [
         _started(end["pid"], end["started_at"]),
         ("exited", result, end["ended_at"]),
@@ -171,8 +206,15 @@ def _adopt(backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProce
     """Go on with a command that the keeper has; of one that is over the rest is discarded."""
     pumps, feeder = connect_streams(backend, process, spawned, adopted=True)
     process.resumed(spawned.pid, spawned.pidfd, spawned.started_at, pumps, feeder)
+    if process.is_discarding:
+        backend.keeper.mark(spawned.process_id, "discard")
+    elif not process.life.is_over:
+        # What a terminal has in its pipe no event announces.
+        process.streams.drain()
     if spawned.exit is not None:
         process.exited(spawned.exit.status, spawned.exit.rusage, spawned.exit.ended_at)
+    if spawned.keeper != backend.keeper.pid:  # it died while it handed over
+        backend.run_task(orphans.hand_over(backend.keeper, [process]))
 
 
 def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
@@ -183,6 +225,7 @@ def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
     process.ending.started_at = process.ending.started_at or process.spec.requested_at
     if end is not None:
         process.ended_unseen(end.status, end.rusage, end.ended_at)
+        process.scope.session_over = True  # jobs of it may live, known by the mark in their env
     elif process.log.last_seq == 0:
         words = "the server ended before it was started"
         process.spawn_failed({"ename": "ServerLost", "evalue": words, "details": {}})
@@ -213,4 +256,5 @@ def _leave(backend: LocalBackend, spawned: SpawnedProcess) -> None:
     if spawned.exit is not None:
         backend.keeper.forget(spawned.process_id)
     else:
+        backend.keeper.mark(spawned.process_id, "discard")  # nobody would remove what is stored of it
         log.warning("a command is not known here and left alone: pid %d", spawned.pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,8 @@ def _pump(backend: LocalBackend, process: ManagedProcess, stream: Stream, source
         before=process.streams.flush_others,
         commit=process.commit,
         ended=process.stream_ended,
-        clock=backend.clock,
+        refused=process.disk.refused,
+        clock=asyncio.get_running_loop().time,
         readers=backend.readers,
     )
 

@@ -8,12 +8,15 @@ import logging
 import os
 import stat
 import sys
+from typing import Any
 
 import click
 
 from execzmq import settings
 from execzmq.cli import say
+from execzmq.cli.service import Notifier
 from execzmq.cli.session import go
+from execzmq.errors import Conflict
 
 LOG_LIMIT = settings.MIB
 """Bytes of the log file of a server that runs in the background."""
@@ -47,25 +50,37 @@ END_LIMIT = 120.0
     metavar="S",
     help="End after S seconds without a process or a client.  [default: never]",
 )
+@click.option("--replace", is_flag=True, help="Take over from the server of that name, if one runs.")
+@click.option("-d", "--detach", is_flag=True, help="Leave it running in the background once it is ready.")
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--lock-fd", type=int, hidden=True)
-def serve_command(
-    name: str,
-    log_budget: int,
-    disk_budget: int,
-    idle_timeout: float | None,
-    ready_fd: int | None,
-    lock_fd: int | None,
-) -> int:
+def serve_command(name: str, replace: bool, detach: bool, **options: Any) -> int:
     """Run a server until SIGTERM or SIGINT, which end its processes too; SIGHUP leaves them running.
 
     Its log goes to stderr. Clients find it by its name: `execzmq run --on NAME -- COMMAND`.
     """
-    chosen = settings.Settings(log_budget=log_budget, disk_budget=disk_budget, idle_timeout=idle_timeout)
-    return go(_serve(name, chosen, [fd for fd in (ready_fd, lock_fd) if fd is not None]))
+    lent = [fd for fd in (options.pop("ready_fd"), options.pop("lock_fd")) if fd is not None]
+    chosen = settings.Settings(**options)
+    work = _detach(name, chosen, replace=replace) if detach else _serve(name, chosen, lent, replace=replace)
+    return go(work)
 
 
-async def _serve(name: str, chosen: settings.Settings, lent: list[int]) -> int:
+async def _detach(name: str, chosen: settings.Settings, *, replace: bool) -> int:
+    from execzmq.client import launch
+    from execzmq.connection import check_name
+
+    check_name(name)
+    running = None if replace else launch.running(name)
+    if running is not None:
+        raise Conflict(f"a server named {name!r} runs already (pid {running.pid}); --replace takes over")
+    words = ["--log-budget", str(chosen.log_budget), "--disk-budget", str(chosen.disk_budget)]
+    if chosen.idle_timeout is not None:
+        words += ["--idle-timeout", str(chosen.idle_timeout)]
+    launch.start_in_background(name, [*words, "--replace"] if replace else words)
+    return 0
+
+
+async def _serve(name: str, chosen: settings.Settings, lent: list[int], *, replace: bool) -> int:
     """Run the server.
 
     Args:
@@ -78,8 +93,11 @@ async def _serve(name: str, chosen: settings.Settings, lent: list[int]) -> int:
     _log_to_stderr(LOG_LIMIT if lent else None)
     for fd in lent:
         os.set_inheritable(fd, False)
+    manager = Notifier()
 
     def ready(info: ConnectionInfo) -> None:
+        starting.close()
+        manager.is_ready()
         if not lent:
             say.line(f"server {name} is ready; clients: execzmq run --on {name} -- COMMAND")
             return
@@ -88,8 +106,20 @@ async def _serve(name: str, chosen: settings.Settings, lent: list[int]) -> int:
         for fd in lent:
             os.close(fd)
 
-    await serve(name, chosen, ready, _must_end)
+    with contextlib.ExitStack() as starting:
+        if replace:
+            if not lent:  # else whoever started it holds the lock
+                starting.enter_context(_nobody_else_starts(name))
+            manager.takes_over()
+        await serve(name, chosen, ready, _must_end, replace=replace)
     return 0
+
+
+def _nobody_else_starts(name: str) -> contextlib.AbstractContextManager[int]:
+    """Hold off clients that would start a server because they meet none for a moment."""
+    from execzmq.client.launch import start_lock
+
+    return start_lock(name)
 
 
 def _must_end() -> None:

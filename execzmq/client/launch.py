@@ -1,4 +1,4 @@
-"""Own how the user's default server is found and, where none runs, started: once, whoever asks at a time.
+"""Own how a server is found and started in the background: once, whoever asks at a time.
 
 Knows the server only as a command line; never loads it.
 """
@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -34,6 +34,8 @@ _PASSED_ON = (
     # what a program and its interpreter need to start at all
     *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_*", "TZ", "TMPDIR", "TMP", "TEMP"),
     *("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH"),
+    # where a service manager wants to be told; the server passes it to nobody
+    "NOTIFY_SOCKET",
     # where folders and connection files are
     *("XDG_RUNTIME_DIR", "XDG_*_HOME", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR"),
 )
@@ -76,12 +78,25 @@ def ensure_default(name: str = DEFAULT_NAME) -> ConnectionInfo:
         return info
     state = connection.private_folder(connection.state_folder(name))
     deadline = time.monotonic() + START_SECONDS
-    with _start_lock(state, deadline) as lock:
+    with start_lock(name, deadline) as lock:
         info = running(name)  # another one who wanted it was quicker
         if info is None:
-            _start(name, state, lock, deadline)
+            _start(name, state, lock, deadline, ("--idle-timeout", str(IDLE_SECONDS)))
             info = connection.load(state / "connection.json")
     return info
+
+
+def start_in_background(name: str, options: Sequence[str]) -> None:
+    """Start a server with options of `serve` and wait until it is ready; its log is where a default one's is.
+
+    Raises:
+        ConnectionFailed: it could not be started; quotes what it said last.
+        RequestTimeout: it, or somebody else who is starting it, is not ready in time.
+    """
+    state = connection.private_folder(connection.state_folder(name))
+    deadline = time.monotonic() + START_SECONDS
+    with start_lock(name, deadline) as lock:
+        _start(name, state, lock, deadline, options)
 
 
 def running(name: str = DEFAULT_NAME) -> ConnectionInfo | None:
@@ -95,10 +110,15 @@ def running(name: str = DEFAULT_NAME) -> ConnectionInfo | None:
 
 
 def listens(info: ConnectionInfo) -> bool:
-    """Tell whether somebody listens at the socket of a local server; a busy or stopped one does."""
+    """Tell whether somebody listens at the socket of a local server; a busy or stopped one does.
+
+    So does one that is taking over from another, as far as clients are concerned: it is worth to wait for it.
+    """
     path = info.socket_path("shell")
-    if path is None:
-        return True
+    return path is None or _accepts(path) or _takes_over(info)
+
+
+def _accepts(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -107,6 +127,17 @@ def listens(info: ConnectionInfo) -> bool:
             return True
         except OSError:
             return False
+    return True
+
+
+def _takes_over(info: ConnectionInfo) -> bool:
+    """Tell whether a living server has put its pid into the file of the one before, and has no epoch yet."""
+    if info.epoch or info.pid < 1 or info.host != connection.host_id():
+        return False
+    try:
+        os.kill(info.pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True
 
 
@@ -120,9 +151,15 @@ def core_variables(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 @contextlib.contextmanager
-def _start_lock(state: Path, deadline: float) -> Iterator[int]:
-    """Hold the lock under which a server is started, as a descriptor; a holder that dies gives it up."""
+def start_lock(name: str, deadline: float | None = None) -> Iterator[int]:
+    """Hold the lock under which a server is started, as a descriptor; a holder that dies gives it up.
+
+    Raises:
+        RequestTimeout: somebody else has it up to the deadline, in monotonic seconds.
+    """
+    state = connection.private_folder(connection.state_folder(name))
     path = state.parent / f".{state.name}.start"
+    deadline = time.monotonic() + START_SECONDS if deadline is None else deadline
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _lock(fd, path, deadline)
@@ -144,13 +181,13 @@ def _lock(fd: int, path: Path, deadline: float) -> None:
         time.sleep(_LOCK_AGAIN)
 
 
-def _start(name: str, state: Path, lock: int, deadline: float) -> None:
+def _start(name: str, state: Path, lock: int, deadline: float, options: Sequence[str]) -> None:
     """Start a server that is nobody's child and wait until it says that it is ready."""
     log = state / LOG_NAME
     ready, told = os.pipe()
     try:
         try:
-            _spawn(name, log, told, lock)
+            _spawn(name, log, told, lock, options)
         finally:
             os.close(told)
         answer = _read_line(ready, deadline)
@@ -162,10 +199,10 @@ def _start(name: str, state: Path, lock: int, deadline: float) -> None:
         raise ConnectionFailed(f"the server {name!r} did not start: {_last_line(log)} (more in {log})")
 
 
-def _spawn(name: str, log: Path, told: int, lock: int) -> None:
+def _spawn(name: str, log: Path, told: int, lock: int, options: Sequence[str]) -> None:
     output = _fresh_log(log)
     root = str(Path(__file__).resolve().parents[2])
-    serve = ["serve", "--name", name, "--idle-timeout", str(IDLE_SECONDS)]
+    serve = ["serve", "--name", name, *options]
     # The lock is the server's too until it is ready: whoever started it may go away meanwhile.
     serve += ["--ready-fd", str(told), "--lock-fd", str(lock)]
     try:

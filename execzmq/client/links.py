@@ -21,7 +21,8 @@ from execzmq.zmqloop import Frames, ZmqPort
 LinkState: TypeAlias = Literal["up", "down", "refused"]
 
 _RECONNECT_FIRST = 10
-_RECONNECT_LAST = 1000
+_RECONNECT_LAST = 200
+"""Milliseconds from one try to the next in the end: a server that is back is found within them."""
 _HANDSHAKE = 3000
 _LINGER = 0.2
 """Seconds in which the last words leave: long enough for a request just sent, short for a dead server."""

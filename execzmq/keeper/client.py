@@ -13,15 +13,22 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from execzmq.keeper.channel import Packet
 from execzmq.keeper.diagnose import explain
 from execzmq.keeper.farewells import Farewells
-from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from, process_from
+from execzmq.keeper.handover import (
+    Orphan,
+    ProcessExit,
+    SpawnedProcess,
+    adopt_message,
+    exit_from,
+    process_from,
+)
 from execzmq.keeper.launch import Launch, SpawnError, check_launch
 from execzmq.keeper.messages import (
+    FEATURE_FOLLOWS_DEAD,
     FROM_KEEPER,
     PROTOCOL_VERSION,
     Message,
@@ -33,7 +40,9 @@ from execzmq.keeper.messages import (
 )
 from execzmq.keeper.outbox import Outbox
 from execzmq.keeper.outcome import Outcome
+from execzmq.keeper.pending import Pending, fail, resolve
 from execzmq.keeper.reaching import KeeperRefused, Reached, reach
+from execzmq.keeper.roster import ExitCallback, Roster
 from execzmq.keeper.start import KeeperStartError
 
 __all__ = [
@@ -46,7 +55,6 @@ __all__ = [
 ]
 
 Mode = Literal["keep", "end"]
-ExitCallback = Callable[[str, int, dict[str, float]], None]
 
 _ATTEMPTS = 3
 _HELLO_SECONDS = 20.0
@@ -57,51 +65,6 @@ class KeeperLost(Exception):
     """The connection to the keeper has ended, and with it the answer that was waited for."""
 
 
-@dataclass(slots=True)
-class _Pending:
-    """Who waits for an answer."""
-
-    spawns: dict[str, Outcome[SpawnedProcess]] = field(default_factory=dict)
-    releases: dict[str, asyncio.Future[None]] = field(default_factory=dict)
-    ready: asyncio.Future[None] | None = None
-    end: asyncio.Future[None] | None = None
-
-    def spawn(self, process_id: str) -> Outcome[SpawnedProcess]:
-        """Return what is to come of a spawn. Raises ValueError where one of that id is under way."""
-        if process_id in self.spawns:
-            raise ValueError(f"a spawn of {process_id!r} is under way")
-        outcome = self.spawns[process_id] = Outcome()
-        return outcome
-
-    def give_up(self, process_id: str, error: Exception) -> None:
-        """Let a spawn fail without its answer, which is still expected."""
-        if outcome := self.spawns.get(process_id):
-            outcome.fail(error)
-
-    def fail(self, error: Exception) -> None:
-        """Give everyone the same error."""
-        spawns, self.spawns = self.spawns, {}
-        releases, self.releases = self.releases, {}
-        for outcome in spawns.values():
-            outcome.fail(error)
-        for future in (*releases.values(), self.ready):
-            _fail(future, error)
-
-    def refuse(self, request: str, process_id: str, error: Exception) -> bool:
-        """Give an error to whoever waits for that answer; False where nobody ever waits for one."""
-        match request:
-            case "spawn":
-                if outcome := self.spawns.pop(process_id, None):
-                    outcome.fail(error)
-            case "release":
-                _fail(self.releases.pop(process_id, None), error)
-            case "quit":
-                _fail(self.end, error)
-            case _:
-                return False
-        return True
-
-
 class KeeperClient:
     """Speak to a keeper. Made by `connect_or_launch`.
 
@@ -109,7 +72,7 @@ class KeeperClient:
         pid: the keeper's process id.
         version: the keeper's protocol version.
         features: what it can do here, such as `splice-pty`.
-        follows_dead: whether the keeper before it was killed: what it had is out of reach.
+        follows_dead: whether the keeper before it was killed: what it had may be out of reach.
     """
 
     def __init__(
@@ -125,11 +88,9 @@ class KeeperClient:
         self.features: frozenset[str] = frozenset()
         self._channel, self._process, self.follows_dead = reached
         self._mode = mode
-        self._on_process = on_process
-        self._on_exit = on_exit
+        self._roster = Roster(on_process, on_exit)
         self._on_lost = on_lost
-        self._pending = _Pending()
-        self._running: dict[str, SpawnedProcess] = {}
+        self._pending = Pending()
         self._outbox = Outbox(reached.channel, self._lose)
         self._farewells = Farewells(lambda ids: self._send({"op": "forget", "ids": ids}))
         self._is_losing = False
@@ -153,7 +114,8 @@ class KeeperClient:
             state_dir: the folder; this process must hold its lock.
             mode: what the end of the connection means: `keep` lets the commands run on, `end` ends them all.
             on_process: called for each command that the keeper has already.
-            on_exit: called at each end with key, status and rusage; of one found ended, after `on_process`.
+            on_exit: called at each end with key, status (None where nobody knows it) and rusage; of one found
+                ended, after `on_process`.
             on_lost: called once when the keeper has gone without being asked to.
 
         Raises:
@@ -219,6 +181,21 @@ class KeeperClient:
         """
         self._send({"op": "hold", "id": process_id, "name": name}, [fd])
 
+    async def wait_room(self) -> None:
+        """Wait until what is sent goes at once, without copies of descriptors, or nothing goes any more."""
+        await self._outbox.wait_empty()
+
+    def adopt(self, orphan: Orphan) -> None:
+        """Let the keeper hold a command whose own one has died; the descriptors stay the caller's too.
+
+        Where it cannot, `on_exit` is called without a status, since nobody will know how the command ended.
+        """
+        self._roster.adopted(orphan)
+        try:
+            self._send(adopt_message(orphan), list(orphan.fds.values()))
+        except OSError as exc:
+            self._roster.refused(orphan.process_id, exc)
+
     def mark(self, process_id: str, flag: str, on: bool = True) -> None:
         """Leave a flag (`degraded`, `discard`) with a command for the next server, or take it away."""
         self._send({"op": "mark", "id": process_id, "flag": flag, "on": on})
@@ -233,7 +210,7 @@ class KeeperClient:
 
     def abandon(self, process_id: str) -> None:
         """Let the keeper kill a command's group if it runs, and forget it without an `on_exit`."""
-        self._running.pop(process_id, None)
+        self._roster.drop(process_id)
         self._send({"op": "abandon", "id": process_id})
 
     async def quit(self) -> None:
@@ -246,7 +223,8 @@ class KeeperClient:
             self._pending.end = self._loop.create_future()
             self._send({"op": "quit"})
             await self._pending.end
-        await self._wait_process()
+        if self._process:
+            await asyncio.shield(self._process.ended)
 
     def close(self) -> None:
         """End the connection; `mode` says what becomes of the commands. Who waits gets KeeperLost."""
@@ -269,10 +247,6 @@ class KeeperClient:
         elif not self._is_closed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)  # the open connection says that the number is still its own
-
-    async def _wait_process(self) -> None:
-        if self._process:
-            await asyncio.shield(self._process.ended)
 
     async def _greet(self) -> bool:
         """Take over what the keeper has; False if it ended instead. Failed, it leaves nothing."""
@@ -323,18 +297,19 @@ class KeeperClient:
             case "proc":
                 self._on_known(message, fds, packet.cut)
             case "exit":
-                self._on_ended(message)
+                self._roster.ended(exit_from(message))
             case "released":
-                _resolve(self._pending.releases.pop(message["id"], None))
+                resolve(self._pending.releases.pop(message["id"], None))
             case "error":
                 self._on_error(message)
             case "hello":
                 self.pid, self.version = message["pid"], message["version"]
                 self.features = frozenset(message["features"])
+                self.follows_dead |= FEATURE_FOLLOWS_DEAD in self.features
             case "ready":
-                _resolve(self._pending.ready)
+                resolve(self._pending.ready)
             case "refused":
-                _fail(self._pending.ready, KeeperRefused(message["reason"], message["message"]))
+                fail(self._pending.ready, KeeperRefused(message["reason"], message["message"]))
 
     def _on_spawned(self, message: Message, fds: list[int], cut: bool) -> None:
         outcome = self._pending.spawns.pop(message["id"], None)
@@ -345,35 +320,23 @@ class KeeperClient:
                 words = "this process has no descriptors left to take the command's"
                 outcome.fail(SpawnError("too_many_descriptors", None, words))
             return
-        process = process_from(message, fds)
-        self._running[process.process_id] = process
-        outcome.succeed(process)
+        outcome.succeed(self._roster.spawned(process_from(message, fds, self.pid)))
 
     def _on_known(self, message: Message, fds: list[int], cut: bool) -> None:
         if cut:
             _close_all(fds)
             self._lose(OSError("this process has no descriptors left to take the commands over"))
             return
-        process = process_from(message, fds)
-        self._on_process(process)
-        if process.exit is None:
-            self._running[process.process_id] = process
-        else:
-            self._on_exit(process.process_id, process.exit.status, process.exit.rusage)
-
-    def _on_ended(self, message: Message) -> None:
-        ended = exit_from(message)
-        # One that was found ended is not there: that has been told already.
-        if process := self._running.pop(ended.process_id, None):
-            process.exit = ended
-            self._on_exit(ended.process_id, ended.status, ended.rusage)
+        self._roster.found(process_from(message, fds, self.pid))
 
     def _on_error(self, message: Message) -> None:
         error = spawn_error_from(message)
         process_id = message.get("id") or ""
         if message["request"] == "release":
-            self._running.pop(process_id, None)
-        if not self._pending.refuse(message["request"], process_id, error):
+            self._roster.drop(process_id)
+        if message["request"] == "adopt":
+            self._roster.refused(process_id, error)
+        elif not self._pending.refuse(message["request"], process_id, error):
             _log.warning("the keeper refused %s of %s: %s", message["request"], process_id, error)
 
     def _lose(self, cause: Exception) -> None:
@@ -398,9 +361,9 @@ class KeeperClient:
         self._loop.remove_reader(self._channel.fileno())
         self._outbox.close()
         self._channel.close()
-        self._running.clear()
+        self._roster.clear()
         self._pending.fail(error)
-        _resolve(self._pending.end)
+        resolve(self._pending.end)
 
 
 def _message_of(packet: Packet) -> Message:
@@ -411,16 +374,6 @@ def _message_of(packet: Packet) -> Message:
         _log.warning("from the keeper: %s", exc)
         _close_all(packet.fds)
         return {"op": ""}
-
-
-def _resolve(future: asyncio.Future[None] | None) -> None:
-    if future is not None and not future.done():
-        future.set_result(None)
-
-
-def _fail(future: asyncio.Future[Any] | None, error: Exception) -> None:
-    if future is not None and not future.done():
-        future.set_exception(error)
 
 
 def _close_all(fds: Sequence[int]) -> None:

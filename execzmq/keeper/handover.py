@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from execzmq.keeper.messages import Message
+from execzmq.keeper.messages import Message, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,17 +17,21 @@ class ProcessExit:
 
     Attributes:
         process_id: its key.
-        status: as from wait(2).
+        status: as from wait(2); None where nobody knows it.
         rusage: what it used, with its reaped children: seconds and bytes by name.
         ended_at: Unix seconds at which the keeper reaped it.
         released: False for a held command that was never let go.
+        pid: its process id, 0 where that is not told.
+        started_at: Unix seconds, likewise.
     """
 
     process_id: str
-    status: int
+    status: int | None
     rusage: dict[str, float]
     ended_at: float
     released: bool = True
+    pid: int = 0
+    started_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -38,6 +42,7 @@ class SpawnedProcess:
         fds: our ends by name (`stdin`, `stdout`, `stderr`, `pty`, `mid_r`, `mid_w`, and what was held).
         released: False while a held command waits.
         marks: flags that a server left with the keeper.
+        keeper: process id of the keeper that has handed it over.
         exit: how it ended; set before `on_exit` is called, None while it runs.
     """
 
@@ -49,6 +54,7 @@ class SpawnedProcess:
     released: bool = True
     marks: frozenset[str] = frozenset()
     exit: ProcessExit | None = None
+    keeper: int = 0
 
     def close(self) -> None:
         """Close all descriptors that are still here."""
@@ -59,8 +65,48 @@ class SpawnedProcess:
             os.close(pidfd)
 
 
-def process_from(message: Message, fds: list[int]) -> SpawnedProcess:
-    """Read a `spawned` or `proc` message; the descriptors become the result's."""
+@dataclass(slots=True)
+class Orphan:
+    """A command whose keeper has died, as it is given to the next one.
+
+    Attributes:
+        fds: our ends by name as in `SpawnedProcess`, and `pidfd`; they stay the owner's.
+        folder, drain_limit_bytes, segment_bytes: as in `Launch`.
+        exit: how it ended, None while it runs.
+    """
+
+    process_id: str
+    pid: int
+    fds: dict[str, int]
+    started_at: float
+    folder: bytes
+    drain_limit_bytes: int | None
+    segment_bytes: int
+    marks: frozenset[str] = frozenset()
+    exit: ProcessExit | None = None
+
+
+def adopt_message(orphan: Orphan) -> Message:
+    """Write the `adopt` message; the descriptors go beside it in the order of `names`."""
+    end = orphan.exit
+    return {
+        "op": "adopt",
+        "id": orphan.process_id,
+        "pid": orphan.pid,
+        "names": list(orphan.fds),
+        "started_at": orphan.started_at,
+        "folder": text(orphan.folder),
+        "drain_limit_bytes": orphan.drain_limit_bytes,
+        "segment_bytes": orphan.segment_bytes,
+        "marks": sorted(orphan.marks),
+        "status": None if end is None else end.status,
+        "rusage": {} if end is None else end.rusage,
+        "ended_at": None if end is None else end.ended_at,
+    }
+
+
+def process_from(message: Message, fds: list[int], keeper: int = 0) -> SpawnedProcess:
+    """Read a `spawned` or `proc` message of a keeper; the descriptors become the result's."""
     named = dict(zip(message["names"], fds, strict=True))
     return SpawnedProcess(
         process_id=message["id"],
@@ -70,7 +116,8 @@ def process_from(message: Message, fds: list[int]) -> SpawnedProcess:
         started_at=message["started_at"],
         released=message["released"],
         marks=frozenset(message["marks"]),
-        exit=None if message.get("status") is None else exit_from(message),
+        exit=None if message.get("ended_at") is None else exit_from(message),
+        keeper=keeper,
     )
 
 
@@ -82,4 +129,6 @@ def exit_from(message: Message) -> ProcessExit:
         message["rusage"],
         message["ended_at"],
         message.get("released", True),
+        message.get("pid", 0),
+        message.get("started_at", 0.0),
     )

@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple
 # The kernel refuses a single string of argv or env (its NUL included) beyond 32 pages.
 MAX_STRING_BYTES = 131_071
 MAX_TERMINAL_SIDE = 65_535
+SEGMENT_BYTES = 4 << 20
+"""Size of a log's files where a server does not say."""
 LIMIT_NAMES = frozenset(
     {"as", "core", "cpu", "data", "fsize", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss"}
     | {"rtprio", "rttime", "sigpending", "stack"}
@@ -86,7 +88,8 @@ class Launch(NamedTuple):
         stdin: `null` is /dev/null, `pipe` a new pipe, `fd` the passed descriptor named `stdin`.
         merge_stderr: stderr is the same pipe as stdout.
         folder: where the keeper leaves the exit record if it is orphaned; None leaves none.
-        drain_limit_bytes: how much an orphaned keeper may store; None is no limit.
+        drain_limit_bytes: how much of the output an orphaned keeper may store in `folder`; None is no limit.
+        segment_bytes: size from which on it begins another file there.
         held: the command waits, set up but not executed, for its release.
         passed: name of a passed descriptor to its number in the command (3 and above).
     """
@@ -103,6 +106,7 @@ class Launch(NamedTuple):
     merge_stderr: bool = False
     folder: bytes | None = None
     drain_limit_bytes: int | None = None
+    segment_bytes: int = SEGMENT_BYTES
     held: bool = False
     passed: Mapping[str, int] = _NOTHING
 

@@ -54,15 +54,20 @@ def connect(state_dir: bytes) -> socket.socket:
 class Listener:
     """Listen in a state folder until closed.
 
+    Attributes:
+        follows_dead: a keeper that did not end in order has left its name there.
+
     Raises:
         OSError: EADDRINUSE if another keeper listens there.
     """
 
     def __init__(self, state_dir: bytes) -> None:
         self._state_dir = state_dir
+        self.follows_dead = False
+        self._leaves_name = False
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._bind()
+            self._bind(self._sock)
         except BaseException:
             self._sock.close()
             raise
@@ -78,31 +83,57 @@ class Listener:
         except OSError:
             return None
 
+    def mend(self) -> None:
+        """Listen anew, under the same descriptor, where the name was removed and its folder is there."""
+        if os.path.lexists(os.path.join(self._state_dir, SOCKET_NAME)):
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            self._bind(sock)
+            os.dup2(sock.fileno(), self._sock.fileno(), inheritable=False)
+
     def close(self) -> None:
-        """Stop listening and remove the name."""
+        """Stop listening and remove the name, if it is still ours; idempotent."""
         if self._sock.fileno() >= 0:
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._state_dir, SOCKET_NAME))
+                if not self._leaves_name and self._file == _file(self._state_dir):
+                    os.unlink(os.path.join(self._state_dir, SOCKET_NAME))
             self._sock.close()
 
-    def _bind(self) -> None:
-        self._sock.setblocking(False)
+    def leave_name(self) -> None:
+        """Let the name of a keeper that follows a killed one stand, as that one has left it.
+
+        Whether the server came to write down what it knew of lost commands is not known: the next one must
+        see again that there were some.
+        """
+        self._leaves_name = self.follows_dead
+
+    def _bind(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
         old_mask = os.umask(0o177)
         try:
             with socket_address(self._state_dir) as address:
                 self._remove_stale(address)
-                self._sock.bind(address)
+                sock.bind(address)
+                self._file = _file(self._state_dir)
         finally:
             os.umask(old_mask)
-        self._sock.listen(8)
+        sock.listen(8)
 
     def _remove_stale(self, address: bytes) -> None:
         """Remove the name that a dead keeper left; bind says so if a living one has it."""
-        with contextlib.suppress(ConnectionRefusedError), contextlib.suppress(FileNotFoundError):
+        try:
             connect(self._state_dir).close()
+        except FileNotFoundError:
             return
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(address)
+        except ConnectionRefusedError:
+            self.follows_dead = True
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(address)
+
+
+def _file(state_dir: bytes) -> tuple[int, int]:
+    status = os.lstat(os.path.join(state_dir, SOCKET_NAME))
+    return status.st_dev, status.st_ino
 
 
 def refusal(sock: socket.socket) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
 """The keeper process: spawns, holds, reaps and remembers; one loop, one connection at a time.
 
-Owns the loop, the listener, the connection and the table. It must not read or write a command's streams:
-that is the server's while one is connected.
+Owns the listener, the connection and the table, and decides when output is drained: never while a server is
+connected, which reads the streams itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ctypes
 import errno
 import gc
 import os
-import select
 import signal
 import sys
 import time
@@ -21,11 +20,14 @@ from typing import Any
 from execzmq.keeper import signals, tree
 from execzmq.keeper.channel import Channel, Packet
 from execzmq.keeper.descriptors import DescriptorLimit
+from execzmq.keeper.drain import Drain
 from execzmq.keeper.launch import SpawnError
 from execzmq.keeper.listener import Listener, refusal
+from execzmq.keeper.loop import Loop
 from execzmq.keeper.messages import FROM_SERVER, Message, MessageError, decode, encode, error_message
 from execzmq.keeper.requests import Requests
 from execzmq.keeper.spawn import read_report
+from execzmq.keeper.strangers import Strangers
 from execzmq.keeper.table import Record, Table
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -51,30 +53,28 @@ class Keeper:
         self._listener = listener
         self._wakeup = wakeup
         self._table = Table()
-        self._requests = Requests(self._table, limit, self)
+        self._loop = Loop()
+        self._drain = Drain(self._loop, self._unsettle)
+        self._strangers = Strangers(self._loop, self._stranger_ended)
+        self._requests = Requests(self._table, limit, self, follows_dead=listener.follows_dead)
         self._connection: Channel | None = None
         self._ends_with_connection = False
         self._finished = False
         self._retry_seconds = _RETRY_SECONDS
         self._first_deadline: float | None = time.monotonic() + _FIRST_CONNECTION_SECONDS
-        self._poll = select.poll()
-        self._callbacks: dict[int, Callable[[], object]] = {}
-        self._is_stale = False
-        self._watch(listener.fileno(), self._accept)
-        self._watch(wakeup, self._on_signal)
+        self._settle_at = 0.0
+        self._loop.watch(listener.fileno(), self._accept)
+        self._loop.watch(wakeup, self._on_signal)
 
     def run(self) -> None:
         """Serve until the keeper is told to quit or is orphaned with nothing left to do."""
         while not self._finished:
-            if self._connection is not None and not self._connection.must_flush:
-                # Every change is an event.
-                self._serve_events(None)
-            else:
-                self._serve_events(self._patience())
-                self._turn()
+            self._loop.serve(self._patience())
+            self._turn()
 
     def close(self) -> None:
         """Close the sockets and every descriptor that is held."""
+        self._drain.stop()
         self._listener.close()
         if self._connection is not None:
             self._connection.close()
@@ -94,6 +94,7 @@ class Keeper:
     def finish(self) -> None:
         """End after this turn."""
         self._finished = True
+        self._loop.interrupt()
 
     def send(self, message: Message) -> None:
         """Send a message, later if there is no room; without a connection, or if it ends, never."""
@@ -110,7 +111,11 @@ class Keeper:
 
     def watch_report(self, record: Record) -> None:
         """Wait until a released command has been executed, or says why not."""
-        self._watch(record.report, lambda: self._on_report(record))
+        self._loop.watch(record.report, lambda: self._on_report(record))
+
+    def watch_stranger(self, record: Record) -> None:
+        """Wait for the end of a command that is nobody's child here."""
+        self._strangers.watch(record)
 
     # The loop's own work. Whatever becomes of the connection, the keeper lives on.
 
@@ -121,40 +126,30 @@ class Keeper:
         except OSError:
             self._disconnect()
 
-    def _serve_events(self, seconds: float | None) -> None:
-        """Wait for events and serve them; those that are left here come again."""
-        self._is_stale = False
-        for fd, _ in self._poll.poll(None if seconds is None else 1000 * seconds):
-            # The number of a descriptor that has been closed since may be another's now.
-            if self._finished or self._is_stale:
-                return
-            self._callbacks[fd]()
-
-    def _watch(self, fd: int, callback: Callable[[], object]) -> None:
-        self._callbacks[fd] = callback
-        self._poll.register(fd, select.POLLIN)
-
-    def _unwatch(self, fd: int) -> None:
-        self._poll.unregister(fd)
-        del self._callbacks[fd]
-        self._is_stale = True
-
     def _patience(self) -> float | None:
         """Say how long the loop may sleep, in seconds; None while every change is an event."""
+        waits = [self._strangers.patience]
         if self._connection is not None:
-            return self._retry_seconds
-        if self._first_deadline is not None:
-            return max(0.0, self._first_deadline - time.monotonic())
-        return _ORPHANED_SECONDS if any(record.status is not None for record in self._table) else None
+            waits.append(self._retry_seconds if self._connection.must_flush else None)
+        elif self._first_deadline is not None:
+            waits.append(max(0.0, self._first_deadline - time.monotonic()))
+        else:
+            waits += [self._drain.patience, max(0.0, self._settle_at - time.monotonic())]
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def _turn(self) -> None:
         """Do what no event announces."""
+        self._strangers.turn()
         if self._connection is not None:
-            self._flush(self._connection)
+            if self._connection.must_flush:
+                self._flush(self._connection)
         elif self._first_deadline is None:
-            self._settle_orphaned()
+            self._drain.turn()
+            if time.monotonic() >= self._settle_at:
+                self._settle_orphaned()
         elif time.monotonic() >= self._first_deadline:
-            self._finished = True
+            self._listener.leave_name()
+            self.finish()
 
     def _flush(self, connection: Channel) -> None:
         """Send what waits. Nothing announces room for more descriptors: ask for it ever less often."""
@@ -184,18 +179,24 @@ class Keeper:
                 self._announce_end(record)
 
     def _announce_end(self, record: Record) -> None:
+        self._unsettle()
         if record.report >= 0 and record.released:
             self._on_report(record)
             if self._table.get(record.process_id) is not record:
                 return
         if record.abandoned:
+            self._drain.drop(record.process_id)
             self._table.forget(record)
         else:
             self.send({"op": "exit", **record.end()})
 
+    def _stranger_ended(self, record: Record, status: int | None) -> None:
+        record.end_as(status, {}, time.time())
+        self._announce_end(record)
+
     def _on_report(self, record: Record) -> None:
         """Tell how a release went: the report ends at exec, or has an error in it."""
-        self._unwatch(record.report)
+        self._loop.unwatch(record.report)
         report = os.read(record.report, 64)
         record.close_report()
         launch, record.launch = record.launch, None
@@ -221,8 +222,10 @@ class Keeper:
         if refused is None and self._connection is not None:
             refused = ("busy", "another server is connected to this keeper")
         if refused is None:
+            # Before the first descriptor is handed over: who is told of a stream reads it alone.
+            self._drain.stop()
             self._connection, self._first_deadline = channel, None
-            self._watch(channel.fileno(), self._on_connection)
+            self._loop.watch(channel.fileno(), self._on_connection)
             return
         with contextlib.suppress(OSError):
             channel.try_send(encode({"op": "refused", "reason": refused[0], "message": refused[1]}))
@@ -266,7 +269,7 @@ class Keeper:
         """The server has gone: what was never released ends, and in mode `end` all does."""
         if self._connection is None:
             return
-        self._unwatch(self._connection.fileno())
+        self._loop.unwatch(self._connection.fileno())
         self._connection.close()
         self._connection = None
         for record in self._table:
@@ -275,28 +278,39 @@ class Keeper:
         if self._ends_with_connection:
             self._end_all()
         else:
-            self._settle_orphaned()
+            self._drain.start(self._table)
+            self._unsettle()
+
+    def _unsettle(self) -> None:
+        """Look at once whether something is left to do, should the keeper be orphaned."""
+        self._settle_at = 0.0
 
     def _settle_orphaned(self) -> None:
-        """Write down what has ended, and end when nothing runs and no output is left to hand over."""
+        """Be found, write down what has ended; end when nothing runs and no output is left to hand over."""
+        self._listener.mend()
         for record in self._table:
-            if record.status is not None and not record.recorded:
+            if record.has_ended and not record.recorded:
                 # A full disk may have room later: the record stays in memory until then.
                 with contextlib.suppress(OSError):
                     record.write_exit()
+        self._settle_at = time.monotonic() + _ORPHANED_SECONDS
         if all(record.recorded and record.is_drained() for record in self._table):
-            self._finished = True
+            self._listener.leave_name()
+            self.finish()
 
     def _end_all(self) -> None:
-        """Kill everything below this process; who cannot die in time is left."""
-        self._unwatch(self._listener.fileno())
+        """Kill everything below this process, and what it has adopted; who cannot die in time is left."""
+        for record in self._table:
+            if record.adopted:
+                record.kill()
+        self._loop.unwatch(self._listener.fileno())
         self._listener.close()
         deadline = time.monotonic() + _KILL_SECONDS
         while not tree.kill_descendants(os.getpid()) and time.monotonic() < deadline:
-            self._serve_events(_LONGEST_RETRY_SECONDS)
+            self._loop.serve(_LONGEST_RETRY_SECONDS)
             # This may be called while reaping, when the signals have been read already.
             self._reap()
-        self._finished = True
+        self.finish()
 
 
 def _rusage(usage: Any) -> dict[str, float]:

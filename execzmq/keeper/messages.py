@@ -7,11 +7,16 @@ only named here. Unknown fields are ignored, so that an older and a newer progra
 from __future__ import annotations
 
 import json
+from types import NoneType
 from typing import Any
 
-from execzmq.keeper.launch import Environment, Launch, Limit, SpawnError, Tty, entries_of
+from execzmq.keeper.launch import SEGMENT_BYTES, Environment, Launch, Limit, SpawnError, Tty, entries_of
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+"""2: `segment_bytes` of `spawn`, `adopt`, `exit` without a status. Each end answers and reads 1 too."""
+
+FEATURE_FOLLOWS_DEAD = "follows-dead"
+"""In a keeper's `hello`: the one before it was killed, and not all that it had may have come to this one."""
 
 Message = dict[str, Any]
 
@@ -32,6 +37,7 @@ FROM_SERVER: dict[str, dict[str, type | tuple[type, ...]]] = {
     "close": {"id": str, "name": str},
     "forget": {"ids": list},
     "abandon": {"id": str},
+    "adopt": {"id": str, "pid": int, "names": list, "started_at": _NUMBER},
     "quit": {},
 }
 FROM_KEEPER: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -40,7 +46,7 @@ FROM_KEEPER: dict[str, dict[str, type | tuple[type, ...]]] = {
     "spawned": {"id": str, "pid": int, "names": list, "released": bool, "marks": list, "started_at": _NUMBER},
     "proc": {"id": str, "pid": int, "names": list, "released": bool, "marks": list, "started_at": _NUMBER},
     "released": {"id": str},
-    "exit": {"id": str, "status": int, "rusage": dict, "ended_at": _NUMBER},
+    "exit": {"id": str, "status": (int, NoneType), "rusage": dict, "ended_at": _NUMBER},
     "ready": {},
     "error": {"request": str, "reason": str, "message": str, "details": dict},
 }
@@ -121,6 +127,7 @@ def spawn_message(launch: Launch) -> Message:
         "merge_stderr": launch.merge_stderr,
         "folder": None if launch.folder is None else text(launch.folder),
         "drain_limit_bytes": launch.drain_limit_bytes,
+        "segment_bytes": launch.segment_bytes,
         "held": launch.held,
         "passed": dict(launch.passed),
         "fds": list(launch.descriptor_names),
@@ -140,16 +147,17 @@ def launch_from(message: Message) -> Launch:
         return Launch(
             process_id=message["id"],
             argv=tuple([raw(argument) for argument in message["argv"]]),
-            cwd=_optional_raw(message.get("cwd")),
+            cwd=optional_raw(message.get("cwd")),
             env=Environment(raw(message["env"])),
             umask=_optional_int(message.get("umask")),
-            arg0=_optional_raw(message.get("arg0")),
+            arg0=optional_raw(message.get("arg0")),
             limits=_limits_from(limits),
             tty=None if tty is None else Tty(int(tty[0]), int(tty[1]), bool(tty[2])),
             stdin=message["stdin"],
             merge_stderr=bool(message.get("merge_stderr", False)),
-            folder=_optional_raw(message.get("folder")),
+            folder=optional_raw(message.get("folder")),
             drain_limit_bytes=_optional_int(message.get("drain_limit_bytes")),
+            segment_bytes=int(message.get("segment_bytes", SEGMENT_BYTES)),
             held=bool(message.get("held", False)),
             passed={name: int(number) for name, number in passed.items()},
         )
@@ -161,7 +169,8 @@ def _limits_from(pairs: dict[str, list[int | None]]) -> dict[str, Limit]:
     return {name: (_optional_int(soft), _optional_int(hard)) for name, (soft, hard) in pairs.items()}
 
 
-def _optional_raw(value: str | None) -> bytes | None:
+def optional_raw(value: str | None) -> bytes | None:
+    """Get the bytes back that `text` carried, if any."""
     return None if value is None else value.encode(_CODEC, _ERRORS)
 
 

@@ -22,6 +22,7 @@ class Outbox:
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Future[None] | None = None
 
     def send(self, body: bytes, fds: Sequence[int]) -> None:
         """Send a packet; what cannot go at once goes with copies of its descriptors.
@@ -37,20 +38,36 @@ class Outbox:
         if self._timer is None:
             self._timer = self._loop.call_later(_RETRY_SECONDS, self._flush)
 
+    async def wait_empty(self) -> None:
+        """Wait until nothing waits to be sent, or nothing will be sent any more."""
+        while self._timer is not None:
+            if self._emptied is None:
+                self._emptied = self._loop.create_future()
+            await asyncio.wait((self._emptied,))
+
     def close(self) -> None:
         """Send nothing more."""
         if self._timer is not None:
             self._timer.cancel()
+        self._empty()
+
+    def _empty(self) -> None:
+        self._timer = None
+        emptied, self._emptied = self._emptied, None
+        if emptied is not None:
+            emptied.set_result(None)
 
     def _flush(self) -> None:
-        self._timer = None
         try:
             flushed = self._channel.flush()
         except ConnectionError as exc:
+            self._empty()
             self._on_broken(exc)
             return
         except OSError:
             # No descriptor or memory is free for a large body now: it keeps its place.
             flushed = False
-        if not flushed:
+        if flushed:
+            self._empty()
+        else:
             self._timer = self._loop.call_later(_RETRY_SECONDS, self._flush)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from execzmq.keeper.descriptors import DescriptorLimit
-from execzmq.keeper.launch import STREAM_NAMES, SpawnError
-from execzmq.keeper.messages import PROTOCOL_VERSION, Message, launch_from
+from execzmq.keeper.launch import SEGMENT_BYTES, STREAM_NAMES, SpawnError
+from execzmq.keeper.messages import FEATURE_FOLLOWS_DEAD, PROTOCOL_VERSION, Message, launch_from, optional_raw
 from execzmq.keeper.pty import can_splice_pty
 from execzmq.keeper.spawn import spawn
 from execzmq.keeper.table import Record, Table
@@ -38,12 +38,22 @@ class Answers(Protocol):
     def watch_report(self, record: Record) -> None:
         """Wait for the outcome of a release."""
 
+    def watch_stranger(self, record: Record) -> None:
+        """Wait for the end of a command that is nobody's child here."""
+
 
 class Requests:
-    """Serve the messages of a server, one method for each kind."""
+    """Serve the messages of a server, one method for each kind.
 
-    def __init__(self, table: Table, limit: DescriptorLimit, answers: Answers) -> None:
+    Args:
+        follows_dead: the keeper before this one was killed, and not all that it had may have come here.
+    """
+
+    def __init__(
+        self, table: Table, limit: DescriptorLimit, answers: Answers, *, follows_dead: bool = False
+    ) -> None:
         self._table = table
+        self._follows_dead = follows_dead
         self._limit = limit
         self._answers = answers
         self._handlers: dict[str, Callable[[Message, list[int]], None]] = {
@@ -55,6 +65,7 @@ class Requests:
             "close": self._close,
             "forget": self._forget,
             "abandon": self._abandon,
+            "adopt": self._adopt,
             "quit": self._quit,
         }
 
@@ -71,6 +82,8 @@ class Requests:
         """Say who this is, then hand over every command."""
         self._answers.set_mode(message["mode"] == "end")
         features = [FEATURE_SPLICE_PTY] if can_splice_pty() else []
+        if self._follows_dead:
+            features.append(FEATURE_FOLLOWS_DEAD)
         self._answers.send(
             {"op": "hello", "version": PROTOCOL_VERSION, "pid": os.getpid(), "features": features}
         )
@@ -88,11 +101,20 @@ class Requests:
             record = self._table.add(launch, spawn(launch, named, self._limit), now)
         self._answers.send_record("spawned", record)
 
+    def _adopt(self, message: Message, fds: list[int]) -> None:
+        """Hold a command of a keeper that has died; of one that is known the descriptors are closed."""
+        if self._table.get(message["id"]) is None:
+            record = adopted_from(message, fds)
+            fds.clear()
+            self._table.adopt(record)
+            if not record.has_ended:
+                self._answers.watch_stranger(record)
+
     def _release(self, message: Message, fds: list[int]) -> None:
         record = self._table.find(message["id"])
         if record.released:
             raise SpawnError("not_held", None, f"process {record.process_id!r} is not held")
-        if record.status is not None:
+        if record.has_ended:
             raise SpawnError(
                 "ended_while_held", None, f"process {record.process_id!r} ended before its release"
             )
@@ -120,7 +142,7 @@ class Requests:
         for process_id in message["ids"]:
             try:
                 record = self._table.find(process_id)
-                if record.status is None:
+                if not record.has_ended:
                     raise SpawnError("running", None, f"process {process_id!r} still runs")
                 self._table.forget(record)
             except SpawnError as error:
@@ -135,10 +157,30 @@ class Requests:
             return
         record.abandoned = True
         record.kill()
-        if record.status is not None:
+        if record.has_ended:
             self._table.forget(record)
 
     def _quit(self, message: Message, fds: list[int]) -> None:
         if self._table.has_running:
             raise SpawnError("running", None, "commands still run under this keeper")
         self._answers.finish()
+
+
+def adopted_from(message: Message, fds: list[int]) -> Record:
+    """Make the record that an `adopt` message describes; the descriptors become the record's.
+
+    Raises:
+        SpawnError: a descriptor is missing. LookupError, TypeError, ValueError: a field is missing or wrong.
+    """
+    names = message["names"]
+    if len(names) != len(fds) or "pidfd" not in names:
+        raise SpawnError("invalid_descriptor", None, "adopt came without all of its descriptors")
+    named = dict(zip(names, fds, strict=True))
+    record = Record(message["id"], message["pid"], named, message["started_at"], adopted=True)
+    record.folder = optional_raw(message.get("folder"))
+    record.drain_limit_bytes = message.get("drain_limit_bytes")
+    record.segment_bytes = int(message.get("segment_bytes", SEGMENT_BYTES))
+    record.marks = set(message.get("marks", ()))
+    if message.get("ended_at") is not None:
+        record.end_as(message.get("status"), message.get("rusage", {}), message["ended_at"])
+    return record

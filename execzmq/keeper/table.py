@@ -6,51 +6,78 @@ Owns every descriptor of every command until `close`. It must not know sockets o
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import select
 import signal
-import struct
-import termios
 from collections.abc import Iterator
 from typing import Any
 
-from execzmq.keeper.launch import Launch, SpawnError
+from execzmq.keeper.launch import SEGMENT_BYTES, Launch, SpawnError
+from execzmq.keeper.outlets import has_ended, unread_bytes
 from execzmq.keeper.spawn import Spawned
+
+_TO_GROUP = 4
+"""PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9: the command and who is in its group."""
 
 
 class Record:
     """One command under the keeper's care.
 
-    Attributes:
-        folder: where its end is written if the keeper is orphaned.
-        drain_limit_bytes: how much an orphaned keeper may store.
+    Args:
+        process_id, pid: its names here and in the system.
         fds: descriptors by name, `pidfd` among them.
+        started_at: Unix seconds.
+        adopted: another keeper has started it, which has died: this process cannot reap it.
+
+    Attributes:
+        folder: where output, and the end, are stored while the keeper is orphaned.
+        drain_limit_bytes: how much of the output; None is no limit.
+        segment_bytes: size from which on another file is begun.
         launch: how it starts, kept only while it is held.
         released: False while a held command has not been let go; True for all others.
         abandoned: nobody wants it: it is forgotten as soon as it has ended.
-        status: as from wait(2); None while it runs.
+        status: as from wait(2); None while it runs, or where nobody knows.
+        ended_at: Unix seconds; None while it runs.
         recorded: its end is on disk.
     """
 
-    def __init__(self, launch: Launch, spawned: Spawned, now: float) -> None:
-        self.process_id = launch.process_id
-        self.folder = launch.folder
-        self.drain_limit_bytes = launch.drain_limit_bytes
-        self.pid = spawned.pid
-        self.fds = {"pidfd": spawned.pidfd, **spawned.fds}
-        self.started_at = now
-        self.launch = launch if launch.held else None
-        self.release = spawned.release
-        self.report = spawned.report
-        self.released = not launch.held
+    def __init__(
+        self, process_id: str, pid: int, fds: dict[str, int], started_at: float, *, adopted: bool = False
+    ) -> None:
+        self.process_id = process_id
+        self.pid = pid
+        self.fds = fds
+        self.started_at = started_at
+        self.adopted = adopted
+        self.folder: bytes | None = None
+        self.drain_limit_bytes: int | None = None
+        self.segment_bytes = SEGMENT_BYTES
+        self.launch: Launch | None = None
+        self.release = self.report = -1
+        self.released = True
         self.abandoned = False
         self.status: int | None = None
         self.rusage: dict[str, float] = {}
         self.ended_at: float | None = None
         self.marks: set[str] = set()
         self.recorded = False
+
+    @classmethod
+    def of(cls, launch: Launch, spawned: Spawned, now: float) -> Record:
+        """Make the record of a command that was just started."""
+        record = cls(launch.process_id, spawned.pid, {"pidfd": spawned.pidfd, **spawned.fds}, now)
+        record.folder = launch.folder
+        record.drain_limit_bytes = launch.drain_limit_bytes
+        record.segment_bytes = launch.segment_bytes
+        record.launch = launch if launch.held else None
+        record.release, record.report = spawned.release, spawned.report
+        record.released = not launch.held
+        return record
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether it has ended, with a status or without."""
+        return self.ended_at is not None
 
     def description(self, op: str) -> dict[str, Any]:
         """Write the `spawned` or `proc` message; the descriptors go beside it in the order of `names`."""
@@ -67,10 +94,16 @@ class Record:
             "ended_at": self.ended_at,
         }
 
+    def end_as(self, status: int | None, rusage: dict[str, float], now: float) -> None:
+        """Note the end."""
+        self.status, self.rusage, self.ended_at = status, rusage, now
+
     def end(self) -> dict[str, Any]:
         """Write what is known of the end."""
         return {
             "id": self.process_id,
+            "pid": self.pid,
+            "started_at": self.started_at,
             "status": self.status,
             "rusage": self.rusage,
             "ended_at": self.ended_at,
@@ -79,11 +112,18 @@ class Record:
 
     def kill(self) -> None:
         """End the command and its process group at once."""
-        if self.status is None:
-            # Not yet reaped: the number is still this command's, which leads the group.
-            for kill in (os.killpg, os.kill):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    kill(self.pid, signal.SIGKILL)
+        if self.has_ended:
+            return
+        if self.adopted:
+            # Somebody else reaps it: only the pidfd tells that the number is still its own.
+            for flags in (_TO_GROUP, 0):
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(self.fds["pidfd"], signal.SIGKILL, None, flags)
+            return
+        # Not yet reaped: the number is still this command's, which leads the group.
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self.pid, signal.SIGKILL)
 
     def let_go(self) -> None:
         """Write the release; the answer comes on `report`."""
@@ -123,7 +163,7 @@ class Record:
         """Tell whether all output has ended and been read, so that nothing is lost with the descriptors."""
         outputs = [self.fds[name] for name in ("stdout", "stderr", "pty") if name in self.fds]
         between = self.fds.get("mid_r", -1)
-        return all(_has_ended(fd) for fd in outputs) and (between < 0 or not _unread_bytes(between))
+        return all(has_ended(fd) for fd in outputs) and (between < 0 or not unread_bytes(between))
 
     def write_exit(self) -> None:
         """Leave the end in the command's folder, whole or not at all.
@@ -131,7 +171,7 @@ class Record:
         Raises:
             OSError: it could not be written.
         """
-        if self.folder is not None:
+        if self.folder is not None and "discard" not in self.marks:  # whose log has ended
             os.makedirs(self.folder, 0o700, exist_ok=True)
             path = os.path.join(self.folder, b"exit")
             fresh = path + b".new"
@@ -169,15 +209,19 @@ class Table:
 
     def add(self, launch: Launch, spawned: Spawned, now: float) -> Record:
         """Take a started command, and its descriptors, into care."""
-        record = Record(launch, spawned, now)
+        record = Record.of(launch, spawned, now)
         self._records[launch.process_id] = self._running[spawned.pid] = record
         return record
+
+    def adopt(self, record: Record) -> None:
+        """Take over a command of a keeper that has died, which is not there yet; it is reaped elsewhere."""
+        self._records[record.process_id] = record
 
     def ended(self, pid: int, status: int, rusage: dict[str, float], now: float) -> Record | None:
         """Note the end of a reaped process; None if it was no command of ours (a grandchild)."""
         record = self._running.pop(pid, None)
         if record is not None:
-            record.status, record.rusage, record.ended_at = status, rusage, now
+            record.end_as(status, rusage, now)
         return record
 
     def forget(self, record: Record) -> None:
@@ -188,15 +232,4 @@ class Table:
     @property
     def has_running(self) -> bool:
         """True while a command runs."""
-        return bool(self._running)
-
-
-def _has_ended(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, 0)
-    return any(event & select.POLLHUP for _, event in poll.poll(0)) and not _unread_bytes(fd)
-
-
-def _unread_bytes(fd: int) -> int:
-    (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))
-    return int(count)
+        return not all(record.has_ended for record in self._records.values())

@@ -58,6 +58,11 @@ class StdinFeeder:
         if self.queue.ended or self.queue.broken:
             self._finish()
 
+    def descriptors(self) -> dict[str, int]:
+        """Return what is open by the names that a keeper gives it; they stay this feeder's."""
+        named = {"stdin": self._fd, "in": self.queue.feeding_fd}
+        return {name: fd for name, fd in named.items() if fd != -1}
+
     def write(self, session: str, offset: int | None, data: Data, end: bool) -> int | asyncio.Future[int]:
         """Accept input for a session and return its accepted offset, or a future of it where room is lacking.
 

@@ -9,15 +9,14 @@ import contextlib
 import os
 import shutil
 
-from execzmq.process.index import RECORD_SIZE, Record
+from execzmq.process.index import RECORD_SIZE, Record, pack
 from execzmq.process.indexfiles import IndexFiles
-from execzmq.process.segments import SegmentedStream
+from execzmq.process.segments import SegmentedStream, segment_size
 from execzmq.process.trimming import Trimmer
 from execzmq.process.unlinking import empty_folder
-from execzmq.settings import KIB, SEGMENT
+from execzmq.settings import KIB
 
 _PREFIXES = {"stdout": "out", "stderr": "err", "meta": "meta"}
-_LEAST_SEGMENT = 4 * KIB
 _LARGEST_INDEX = 256 * KIB
 
 
@@ -34,7 +33,7 @@ class LogFiles:
 
     def __init__(self, folder: str, budget: int) -> None:
         self._folder = folder
-        size = max(_LEAST_SEGMENT, min(SEGMENT, budget // 8))
+        size = segment_size(budget)
         self.data = {name: SegmentedStream(folder, prefix, size) for name, prefix in _PREFIXES.items()}
         self.index = IndexFiles(folder, min(size, _LARGEST_INDEX) // RECORD_SIZE)
         self.dropped: dict[str, int] = {"stdout": 0, "stderr": 0}
@@ -69,6 +68,23 @@ class LogFiles:
         self.trimmer.counts_are_known = False
         return last
 
+    def store(self, record: Record, data: bytes | None) -> None:
+        """Write one event; of one whose bytes are there already (`None`) the record alone.
+
+        Raises:
+            OSError: the disk failed or is full; the event does not stand there, and can be tried again.
+        """
+        stream = self.data[record.stream]
+        if data:
+            stream.cut(record.offset)  # an attempt before may have got no further than the bytes
+            stream.skip_to(record.offset)
+            stream.append(data)
+        self.index.append(pack(record), record.seq)
+        if record.kind == "output":
+            stream.note_record(record.offset)
+        else:
+            stream.close()
+
     def _find(self) -> dict[str, list[int]]:
         """Return the numbers in the names of the log's files, by their prefix."""
         found: dict[str, list[int]] = {}
@@ -83,6 +99,22 @@ class LogFiles:
         if self.data[last.stream].end < last.offset + last.length:
             return True
         return any(self.data[name].end < last.end_of(name) for name in self.dropped)
+
+    def has_hole(self, name: str, end: int) -> bool:
+        """Tell whether a stream goes on beyond `end` without the bytes there: an event was lost in memory."""
+        stream = self.data[name]
+        if stream.end <= end or stream.file_end(end) > end:
+            return False
+        self.damaged = True
+        return True
+
+    def cut(self, name: str, end: int) -> int:
+        """Discard the bytes of an output stream beyond `end`; return how many they were."""
+        stream = self.data[name]
+        before = stream.bytes_on_disk
+        stream.cut(end)
+        self.dropped[name] = max(0, end - stream.bytes_on_disk)
+        return before - stream.bytes_on_disk
 
     def close(self) -> None:
         """Close the descriptors; reading goes on to work, and writing opens them again. Idempotent."""

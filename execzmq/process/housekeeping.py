@@ -6,8 +6,8 @@ Counts what is written and looks at the disk only when the count says that the b
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from execzmq.process.managed import ManagedProcess
 from execzmq.process.retention import LogStat, Shrink
 from execzmq.process.table import ProcessTable
 from execzmq.settings import FINISHED_MOST, MIB, Settings
+
+log = logging.getLogger("execzmq.process")
 
 _FINISHED_DELAY = 1.0
 _FINISHED_SLACK = 64
@@ -72,6 +74,14 @@ class Housekeeping:
         if self._estimate > self._limit:
             self._sweep()
 
+    def make_room(self) -> None:
+        """Let go what may go: the disk is full, though the budget may not be passed.
+
+        What has just ended or is being read is not forgotten for that: there is memory for what comes.
+        """
+        if self._next is None:
+            self._sweep(spares_recent=True)
+
     def ended(self) -> None:
         """Note that one more process is over."""
         self._finished_since += 1
@@ -88,16 +98,17 @@ class Housekeeping:
             self._timer.cancel()
             self._timer = None
         self._finished_since = 0
-        finished = [(p.process_id, p.ending.ended_at) for p in self._table if p.life.is_over]
-        for action in retention.expired(finished, time.time()):
+        finished = [(p.process_id, p.ended_on) for p in self._table if p.life.is_over]
+        for action in retention.expired(finished, asyncio.get_running_loop().time()):
             self._forget(self._table.require(action.process_id))
         self._tidy()
         if len(finished) > 256:
             self._timer = asyncio.get_running_loop().call_later(60.0, self._look)
 
-    def _sweep(self) -> None:
+    def _sweep(self, spares_recent: bool = False) -> None:
         """Make room, a little at a time, until the logs fit or nothing more may go."""
-        stats = [_stat_of(process) for process in self._table if process.log.is_on_disk]
+        now = asyncio.get_running_loop().time()
+        stats = [_stat_of(p, now, spares_recent) for p in self._table if p.log.is_on_disk]
         used = sum(stat.disk_bytes for stat in stats)
         limit = retention.disk_limit(self._settings.disk_budget, _free_bytes(self._folder), used)
         freed = self._carry_out(retention.plan(stats, limit))
@@ -106,11 +117,11 @@ class Housekeeping:
         is_over = self._estimate > limit
         self._set_short(is_over and not freed)
         if is_over and freed and self._next is None:
-            self._next = asyncio.get_running_loop().call_soon(self._go_on)
+            self._next = asyncio.get_running_loop().call_soon(self._go_on, spares_recent)
 
-    def _go_on(self) -> None:
+    def _go_on(self, spares_recent: bool) -> None:
         self._next = None
-        self._sweep()
+        self._sweep(spares_recent)
 
     def _carry_out(self, actions: list[retention.Action]) -> int:
         """Do of the actions what goes at a time; return the bytes freed."""
@@ -118,16 +129,22 @@ class Housekeeping:
         for action in actions[:_FILES]:
             process = self._table.require(action.process_id)
             before = process.log.disk_bytes
-            if isinstance(action, Shrink):
-                backlog = process.streams.backlog
-                process.log.shrink(action.target, backlog.keep_after if backlog else None, _FILES)
+            try:
+                freed += self._carry_out_one(process, action)
+            except OSError as error:
+                log.error("room cannot be made in %s: %s", process.log.folder, error)
                 freed += before - process.log.disk_bytes
-            else:
-                self._forget(process)
-                freed += before
             if freed > _STEP:
                 break
         return freed
+
+    def _carry_out_one(self, process: ManagedProcess, action: retention.Action) -> int:
+        before = process.log.disk_bytes
+        if not isinstance(action, Shrink):
+            self._forget(process)
+            return before
+        backlog = process.streams.backlog
+        return process.log.shrink(action.target, backlog.keep_after if backlog else None, _FILES)
 
     def _set_short(self, is_short: bool) -> None:
         """Where room is short, let commands wait for their starters sooner."""
@@ -135,15 +152,17 @@ class Housekeeping:
             process.streams.room_is_short(is_short)
 
 
-def _stat_of(process: ManagedProcess) -> LogStat:
-    recently = time.time() - process.last_read < _RECENTLY
+def _stat_of(process: ManagedProcess, now: float, spares_recent: bool) -> LogStat:
+    """Return what is known of a log; what happened recently makes it one that may only be shrunk."""
+    is_followed = now - process.last_read < _RECENTLY
+    is_spared = spares_recent and (is_followed or now - process.ended_on < _RECENTLY)
     backlog = process.streams.backlog
     return LogStat(
         process_id=process.process_id,
         disk_bytes=process.log.disk_bytes,
         budget=process.spec.log_budget,
-        closed_at=process.ending.ended_at if process.life.is_over else None,
-        followed=recently,
+        closed_at=process.ended_on if process.life.is_over and not is_spared else None,
+        followed=is_followed,
         read=process.read_seq >= process.log.last_seq,
         unreceived=backlog.unreceived(process.log) if backlog else 0,
     )

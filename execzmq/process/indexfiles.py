@@ -110,9 +110,13 @@ class IndexFiles:
         """
         segment = self._writable(seq)
         position = segment.count * RECORD_SIZE
-        written = os.pwrite(self._fd, packed, position)
-        while written < len(packed):
-            written += os.pwrite(self._fd, packed[written:], position + written)
+        try:
+            written = os.pwrite(self._fd, packed, position)
+            while written < len(packed):
+                written += os.pwrite(self._fd, packed[written:], position + written)
+        except OSError:
+            self._take_back(segment)
+            raise
         count = written // RECORD_SIZE
         if not segment.count:
             self._add(segment)
@@ -120,11 +124,22 @@ class IndexFiles:
         segment.last = seq + count - 1
         self.records += count
 
+    def _take_back(self, segment: IndexSegment) -> None:
+        """Remove what a failed write has left; a file that has just been made is not one of ours yet."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, segment.count * RECORD_SIZE)
+            if not segment.count:
+                os.unlink(self._path(segment.first))
+        if not segment.count:
+            self.close()
+
     def _writable(self, seq: int) -> IndexSegment:
-        if self.segments and self.segments[-1].count < self._segment_records:
+        """Return the file for the record `seq`; after a hole a new one begins."""
+        last = self.segments[-1] if self.segments else None
+        if last is not None and last.last + 1 == seq and last.count < self._segment_records:
             if self._fd < 0:
-                self._fd = os.open(self._path(self.segments[-1].first), os.O_RDWR | os.O_CLOEXEC)
-            return self.segments[-1]
+                self._fd = os.open(self._path(last.first), os.O_RDWR | os.O_CLOEXEC)
+            return last
         self.close()
         self._fd = os.open(self._path(seq), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         return IndexSegment(seq, seq, 0)
@@ -245,13 +260,21 @@ class IndexFiles:
 
         Of output events those stay whose stream, offset and length `keep` accepts, of all others all. Files
         that have become small are joined. The last file is left alone.
+
+        Raises:
+            OSError: the disk failed or is full; the records are as they were.
         """
         run = self._stale_run(most)
         if not run:
             return 0
         kept = [packed for segment in run for packed in self._kept_of(segment, keep)]
         before = self.records
-        self._replace(run, kept)
+        try:
+            self._replace(run, kept)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary)  # its room is needed
+            raise
         return (before - self.records) * RECORD_SIZE
 
     def _stale_run(self, most: int) -> list[IndexSegment]:

@@ -6,10 +6,12 @@ One line a record: crc32 of the rest in hex, a space, JSON in ASCII. Knows nothi
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 from zlib import crc32
@@ -22,10 +24,16 @@ log = logging.getLogger("execzmq.process")
 
 
 class Journal:
-    """The file `path`; it is opened by the first call that needs it, and no other process writes it."""
+    """The file `path`; it is opened by the first call that needs it, and no other process writes it.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        relieve: called when the disk takes nothing; returns whether it is worth to try once more.
+    """
+
+    def __init__(self, path: Path, relieve: Callable[[OSError], bool] = lambda error: False) -> None:
         self._path = path
+        self._relieve = relieve
+        self._owed: list[bytes] = []
         self._fd = -1
         self._size = 0
         self.records = 0
@@ -41,20 +49,53 @@ class Journal:
             ValueError: its `kind` is none of `start`, `end` and `forget`.
             OSError: the disk failed or is full; the journal ends where it did before.
         """
-        line = _line_of(record)
-        fd = self._opened()
-        written = os.pwrite(fd, line, self._size)
-        while written < len(line):
-            written += os.pwrite(fd, line[written:], self._size + written)
-        self._size += len(line)
-        self.records += 1
+        self._write([*self._owed, _line_of(record)])
 
     def note(self, record: Mapping[str, Any]) -> None:
-        """Add one record if the disk takes it; if not, `is_behind` says so until the next `compact`."""
+        """Add one record if the disk takes it; if not, `is_behind` says so until `catch_up` or `compact`."""
         try:
             self.append(record)
         except OSError:
+            self._owed.append(_line_of(record))
             self.is_behind = True
+
+    @property
+    def owes(self) -> bool:
+        """Tell whether something that was noted does not stand there yet."""
+        return bool(self._owed)
+
+    def catch_up(self) -> bool:
+        """Write what `note` could not; return whether nothing is owed any more."""
+        if self._owed:
+            with contextlib.suppress(OSError):
+                self._write(self._owed)
+        return not self.owes
+
+    def _write(self, lines: list[bytes]) -> None:
+        """Write these lines, those that are owed among them; on a full disk with what can be spared."""
+        data = b"".join(lines)
+        try:
+            self._write_at_end(data)
+        except OSError as error:
+            if not self._relieve(error):
+                raise
+            self._write_at_end(data)
+        self._size += len(data)
+        self.records += len(lines)
+        if self._owed:
+            self._owed = []
+            self.is_behind = self.damaged > 0
+
+    def _write_at_end(self, data: bytes) -> None:
+        fd = self._opened()
+        written = 0
+        try:
+            while written < len(data):
+                written += os.pwrite(fd, data[written:], self._size + written)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, self._size)
+            raise
 
     def replay(self) -> list[Entry]:
         """Return all records, the oldest first; cut off what a crash has torn after the last whole line.
@@ -78,8 +119,9 @@ class Journal:
         """Replace the file by one that has only `records`; after a crash it is the old or the new one whole.
 
         Raises:
-            OSError: the disk failed; the journal is as it was.
+            OSError: the disk failed, or the file there is another process's; the journal is as it was.
         """
+        self._refuse_anothers()
         lines = [_line_of(record) for record in records]
         data = b"".join(lines)
         temporary = self._path.with_name(self._path.name + ".tmp")
@@ -91,8 +133,11 @@ class Journal:
             os.rename(temporary, self._path)
         except BaseException:
             os.close(fd)
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)  # its room may be needed
             raise
         self.close()
+        self._owed = []
         self._fd, self._size, self.records = fd, len(data), len(lines)
         self.is_behind = False
 
@@ -102,11 +147,29 @@ class Journal:
         if fd >= 0:
             os.close(fd)
 
+    def _refuse_anothers(self) -> None:
+        """Leave a file alone that is not the one that was opened: somebody else has made the folder anew."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._fd >= 0 and not os.path.samestat(os.fstat(self._fd), os.stat(self._path)):
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self._path))
+
     def _opened(self) -> int:
         if self._fd < 0:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._size = os.fstat(self._fd).st_size
         return self._fd
+
+
+def examine(path: Path) -> tuple[int, int]:
+    """Return how many whole records a journal has, and how many lines of it are damaged; change nothing.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    records, _, damaged = _parse(data)
+    return len(records), damaged
 
 
 def without_forgotten(records: Iterable[Entry]) -> list[Entry]:

@@ -2,27 +2,26 @@
 
 Data first, then the index record, and only then may anyone be told: every reader is a cursor into what stands
 here. Until there is output, or something else that a restart must find, the few events are held in memory and
-no file exists. Knows nothing of loops, sockets and clients; `now` is passed in.
+no file exists. Where the disk takes nothing any more, the newest events are held in memory too. Knows nothing
+of loops, sockets and clients; `now` is passed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from execzmq.process.files import LogFiles
+from execzmq.process.held import Memory
 from execzmq.process.index import (
     LAST_KINDS,
     Kind,
     Record,
     RecordStream,
     make,
-    meta_records,
-    pack,
 )
 from execzmq.process.paging import CursorMemory, Dropped, LogPage, PageBuilder, page_of_held
-from execzmq.process.segments import has_data
+from execzmq.process.store import LogStore
 from execzmq.settings import MAX_EVENT, PAGE, PAGE_EVENTS
 from execzmq.types.events import Stream
 
@@ -43,12 +42,14 @@ class OutputLog:
         folder: made at the first byte.
         instance: names this log among those of its process_id.
         budget: bytes that are kept in any case; decides how large a file grows.
+        memory: what it may hold while the disk takes nothing, shared with other logs.
 
     Attributes:
         dropped: bytes per stream that the log no longer has.
+        store: where the events are: on disk, and in memory while the disk takes nothing.
     """
 
-    def __init__(self, folder: Path | str, instance: int, budget: int) -> None:
+    def __init__(self, folder: Path | str, instance: int, budget: int, memory: Memory | None = None) -> None:
         self._folder = folder
         self.instance = instance
         self.budget = budget
@@ -56,25 +57,39 @@ class OutputLog:
         self.last_kind: Kind | None = None
         self.ends: dict[str, int] = dict.fromkeys(OUTPUT_STREAMS, 0)
         self.discarded_bytes = 0
-        self._files = LogFiles(str(folder), budget)
+        self.store = LogStore(str(folder), budget, memory or Memory())
+        self._files = self.store.files
         self.dropped = self._files.dropped
         self._data = self._files.data
         self._index = self._files.index
-        self._held: list[tuple[Record, bytes]] = []
-        self._held_bytes = 0
+        self._tail = self.store.tail
+        self._meta_end = 0
         self._cursors = CursorMemory()
 
     @classmethod
-    def from_memory(cls, folder: Path | str, instance: int, budget: int, events: Iterable[Memo]) -> OutputLog:
+    def from_memory(
+        cls,
+        folder: Path | str,
+        instance: int,
+        budget: int,
+        events: Iterable[Memo],
+        memory: Memory | None = None,
+    ) -> OutputLog:
         """Rebuild the log of a process that never had output, from what the journal says of it."""
-        log = cls(folder, instance, budget)
+        log = cls(folder, instance, budget, memory)
         for event in events:
             log.append(*event)
         return log
 
     @classmethod
     def open(
-        cls, folder: Path | str, instance: int, budget: int, now: float = 0.0, first: Iterable[Memo] = ()
+        cls,
+        folder: Path | str,
+        instance: int,
+        budget: int,
+        now: float = 0.0,
+        first: Iterable[Memo] = (),
+        memory: Memory | None = None,
     ) -> OutputLog:
         """Take up the log that an earlier life has left in `folder`; no folder is a log without events.
 
@@ -86,8 +101,9 @@ class OutputLog:
         Raises:
             OSError: the folder cannot be read or written.
         """
-        log = cls(folder, instance, budget)
+        log = cls(folder, instance, budget, memory)
         last = log._files.load()
+        log._meta_end = log._data["meta"].end
         if last is not None:
             log.last_seq, log.last_kind = last.seq, last.kind
             log.ends = {name: last.end_of(name) for name in OUTPUT_STREAMS}
@@ -99,8 +115,8 @@ class OutputLog:
 
     def _adopt_data(self, now: float) -> None:
         for name in OUTPUT_STREAMS:
-            if self.last_kind in LAST_KINDS or self.damaged:
-                self.discarded_bytes += self._data[name].cut(self.ends[name])
+            if self.last_kind in LAST_KINDS or self.damaged or self._files.has_hole(name, self.ends[name]):
+                self.discarded_bytes += self._files.cut(name, self.ends[name])
             while self.commit(name, now) is not None:
                 pass
 
@@ -114,9 +130,9 @@ class OutputLog:
     @property
     def first_seq(self) -> int:
         """Return the seq of the first event that is still there, 0 if there is none."""
-        if self._held:
-            return self._held[0][0].seq
-        return self._index.segments[0].first if self._index.segments else 0
+        if self._index.segments:
+            return self._index.segments[0].first
+        return self._tail.first_seq if self._tail else 0
 
     @property
     def is_on_disk(self) -> bool:
@@ -134,9 +150,13 @@ class OutputLog:
         return self._files.trimmer.disk_bytes
 
     def pending(self, stream: Stream) -> int:
-        """Return the bytes of `stream` that stand in the data but are no event yet."""
+        """Return the bytes of `stream` that were taken but are no event yet."""
         count = self._data[stream].end - self.ends[stream]
-        return count if count > 0 else 0
+        return count if count > 0 else self._tail.pending(stream)
+
+    def room(self, stream: Stream) -> int:
+        """Return the bytes that can be added to the pending ones before they must become an event."""
+        return max(0, self.store.largest_event - self.pending(stream))
 
     def ends_at(self, seq: int) -> dict[str, int]:
         """Return the end of each stream after the event `seq`.
@@ -149,10 +169,9 @@ class OutputLog:
         if seq >= self.last_seq:
             return self.ends["stdout"], self.ends["stderr"]
         known = self._cursors.get(seq)
-        if known is None and not self._held:
-            record = self._index.at_or_before(seq)
-            known = (record.stdout_end, record.stderr_end) if record is not None else None
-        return known or (0, 0)
+        if known is not None:
+            return known
+        return self.store.ends_at_or_before(seq)
 
     # Writing
 
@@ -164,45 +183,38 @@ class OutputLog:
         Raises:
             BlockingIOError: nothing is there now.
             ValueError: a whole event is pending already; `commit` it first.
-            OSError: the disk or the pipe failed; what was not moved is still in the pipe.
+            OSError: the disk takes nothing; what was not moved is still in the pipe. `commit` what is
+                pending, and `hold`.
         """
-        room = min(limit, MAX_EVENT - self.pending(stream))
+        room = min(limit, self.room(stream))
         if room <= 0:
             raise ValueError("a whole event is pending")
-        if not self.is_on_disk:
-            if not has_data(fd):
-                return 0
-            self.persist()
-        return self._data[stream].splice_from(fd, room)
+        return self.store.splice(stream, fd, room)
 
     def feed(self, stream: Stream, data: bytes | memoryview) -> None:
         """Add bytes that were read elsewhere, at most as many as still fit into one event.
 
         Raises:
             ValueError: they do not fit.
-            OSError: the disk failed; nothing was added.
+            OSError: the disk takes nothing; nothing was added. `commit` what is pending, and `hold`.
         """
-        if len(data) > MAX_EVENT - self.pending(stream):
+        if len(data) > self.room(stream):
             raise ValueError("more bytes than fit into one event")
-        if data:
-            self.persist()
-            self._data[stream].append(data)
+        self.store.feed(stream, data)
 
     def commit(self, stream: Stream, now: float) -> Record | None:
-        """Make one output event of the pending bytes of `stream`; `None` where there are none.
-
-        Raises:
-            OSError: the disk failed; the bytes are still pending.
-        """
-        data = self._data[stream]
-        offset = self.ends[stream]
-        if data.end <= offset:
+        """Make one output event of the pending bytes of `stream`; `None` where there are none."""
+        data, offset = self._data[stream], self.ends[stream]
+        held = None
+        if data.end > offset:
+            length = min(data.file_end(offset) - offset, MAX_EVENT)
+        elif (held := self._tail.take_pending(stream)) is not None:
+            length = len(held)
+        else:
             return None
-        length = min(data.file_end(offset) - offset, MAX_EVENT)
         record = _record_after(self.last_seq, self.ends, "output", stream, length, offset, now)
-        self._write(record)
+        self._add(record, held, held is None)
         self.ends[stream] = offset + length
-        data.note_record(offset)
         return record
 
     def append(self, kind: Kind, payload: bytes, now: float) -> Record:
@@ -210,48 +222,49 @@ class OutputLog:
 
         Before the first output a `started`, `exited`, `closed` or `failed` stays in memory. After `closed`
         and `failed` no descriptor stays open.
-
-        Raises:
-            OSError: the disk failed; the event is not recorded and its seq is free.
         """
-        meta = self._data["meta"]
-        offset = meta.end + self._held_bytes
-        record = _record_after(self.last_seq, self.ends, kind, "meta", len(payload), offset, now)
-        if self.is_on_disk or kind == "notice":
-            self.persist()
-            meta.append(payload)
-            meta.close()
-            self._write(record)
-            if kind in LAST_KINDS:
-                self.close()
-            return record
-        self._held.append((record, payload))
-        self._held_bytes += len(payload)
-        self.last_seq, self.last_kind = record.seq, kind
+        record = _record_after(self.last_seq, self.ends, kind, "meta", len(payload), self._meta_end, now)
+        self._meta_end += len(payload)
+        self._add(record, payload, self.is_on_disk or kind == "notice")
+        if kind in LAST_KINDS:
+            self.close()
         return record
 
-    def _write(self, record: Record) -> None:
-        self._index.append(pack(record), record.seq)
+    def finish(self, seq: int, ends: Mapping[str, int], payload: bytes, now: float) -> None:
+        """Record the `closed` that was told as event `seq`, when the streams had ended at `ends`.
+
+        What was told before it and is not there counts as dropped.
+        """
+        self.last_seq = max(self.last_seq, seq - 1)
+        for name in OUTPUT_STREAMS:
+            lost = max(0, ends.get(name, 0) - self.ends[name])
+            self.ends[name] += lost
+            self.dropped[name] += lost
+        self.append("closed", payload, now)
+        if self.is_on_disk:
+            self.recover()
+
+    def _add(self, record: Record, data: bytes | None, tries_disk: bool) -> None:
+        """Let `record` be the last event."""
         self.last_seq, self.last_kind = record.seq, record.kind
+        self.store.add(record, data, tries_disk)
 
     def persist(self) -> None:
-        """Write what is held in memory, as before the first output.
+        """Write what is held in memory, as before the first output; the store tells where that fails.
 
         Needed where an event was told that a later server could not know: `exited` while a stream is open.
-
-        Raises:
-            OSError: the disk failed; everything is still held.
         """
-        if not self.is_on_disk:
-            self._files.make_folder()
-        if self._held:
-            meta = self._data["meta"]
-            meta.cut(self._held[0][0].offset)
-            meta.append(b"".join(payload for _, payload in self._held))
-            meta.close()
-            self._index.append(b"".join(pack(record) for record, _ in self._held), self._held[0][0].seq)
-            self._held, self._held_bytes = [], 0
-        self._files.exist = True
+        self.store.persist()
+
+    def recover(self) -> bool:
+        """Try a disk again that took nothing; return whether all that was held stands there now.
+
+        To be called with nothing pending. On a failure what could be written stands there.
+        """
+        is_over = self.store.recover(self.ends)
+        if is_over and self.last_kind in LAST_KINDS:
+            self.close()
+        return is_over
 
     # Reading
 
@@ -266,10 +279,12 @@ class OutputLog:
             OSError: the files cannot be read.
         """
         after_seq = max(0, min(after_seq, self.last_seq))
-        if self._held:
-            return page_of_held(self._held, after_seq, max_bytes, max_events)
-        builder = PageBuilder(self._data, after_seq, self._ends_at(after_seq), max_bytes, max_events, by_file)
-        if after_seq < self.last_seq and builder.fill(self._index):
+        if self._tail and not self._index.segments and not any(self.ends.values()):
+            events = ((event.record, event.data or b"") for event in self._tail)
+            return page_of_held(events, after_seq, max_bytes, max_events)
+        ends = self._ends_at(after_seq)
+        builder = PageBuilder(self.store.readable(), after_seq, ends, max_bytes, max_events, by_file)
+        if after_seq < self.last_seq and self.store.fill(builder, after_seq):
             builder.close_hole(self.last_seq, (self.ends["stdout"], self.ends["stderr"]))
         self._cursors.note(builder.seq, builder.ends)
         return builder.finish()
@@ -280,24 +295,7 @@ class OutputLog:
         Raises:
             OSError: they are gone or cannot be read.
         """
-        return self._data[record.stream].read(record.offset, record.length)
-
-    def payload_of(self, kind: Kind) -> bytes | None:
-        """Return the payload of the last event of a kind that is no output, `None` where there is none.
-
-        Looks at the whole index.
-
-        Raises:
-            OSError: the files cannot be read.
-        """
-        for record, payload in reversed(self._held):
-            if record.kind == kind:
-                return payload
-        found = None
-        for block in self._index.blocks(1):
-            for record in meta_records(block):
-                found = record if record.kind == kind else found
-        return None if found is None else self._data["meta"].read(found.offset, found.length)
+        return self.store.readable()[record.stream].read(record.offset, record.length)
 
     # Giving space back
 
@@ -316,7 +314,7 @@ class OutputLog:
         Raises:
             OSError: a file could not be removed; the log is as if it had not been asked to go.
         """
-        if self._held or not self.last_seq:
+        if not self._index.segments:
             return 0
         received = self.ends_at(self.last_seq if keep_after is None else keep_after)
         return self._files.trimmer.shrink(target, min(target, self.budget), received, most)
@@ -333,7 +331,7 @@ class OutputLog:
         Raises:
             OSError: something could not be removed.
         """
-        self._files.remove()
+        self.store.remove()
 
 
 def _record_after(

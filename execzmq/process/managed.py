@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from execzmq.process import lifecycle, payloads
+from execzmq.process.age import age_of
 from execzmq.process.backlog import Backlog
 from execzmq.process.census import Scope
+from execzmq.process.degraded import DiskTrouble
 from execzmq.process.ending import Ending
 from execzmq.process.feeder import StdinFeeder
 from execzmq.process.index import Kind, Record
@@ -47,6 +49,12 @@ class Observer(Protocol):
     def paused(self, process: ManagedProcess) -> None:
         """The command must wait until its starter tells that it has received more."""
 
+    def degraded(self, process: ManagedProcess, error: OSError) -> None:
+        """The disk takes nothing of its log any more; `recover` it when there is room."""
+
+    def recovered(self, process: ManagedProcess) -> None:
+        """All that was held of its log stands on disk."""
+
 
 class ManagedProcess:
     """A process from its start to the end of its log.
@@ -54,6 +62,7 @@ class ManagedProcess:
     Attributes:
         process_id, instance: name the process and this life of its log.
         told: `result` as events and journal have it, empty without one.
+        ended_on, last_read: when its log ended and was read last, by the loop's clock, which never steps.
 
     Args:
         spec: what it is.
@@ -75,14 +84,14 @@ class ManagedProcess:
         self.failure: dict[str, Any] | None = None
         self.feeder: StdinFeeder | None = None
         self.keyboard: str | None = None
-        self.is_forgotten = False
+        self.is_forgotten = self._is_given_up = False
         self.read_seq = 0
-        self.last_read = 0.0
+        self.last_read = self.ended_on = float("-inf")
         backlog = Backlog(spec.log_budget) if spec.backpressure == "pause" else None
         self.streams = StreamSet(log, backlog, self._paused)
         self.last_output: Record | None = None
-        self._is_given_up = False
-        self._observer = observer
+        self.disk = DiskTrouble(self)
+        self.observer = observer
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._timers: list[asyncio.TimerHandle] = []
@@ -124,7 +133,7 @@ class ManagedProcess:
         self.ending.started_at = self._clock()
         self._take_over(pid, pidfd, pumps, feeder)
         self._take(Fact.SPAWNED)
-        self._listen()
+        self._listen(0.0)
 
     def resumed(
         self, pid: int, pidfd: int, started_at: float, pumps: Iterable[StreamPump], feeder: StdinFeeder | None
@@ -137,7 +146,7 @@ class ManagedProcess:
         if self.life is Life.STARTING:
             self.ending.started_at = started_at
             self.life = Life.RUNNING
-        self._listen()
+        self._listen(age_of(pid) or max(0.0, self._clock() - started_at))
         if self.life is Life.EXITED:
             self._await_streams()
         if self.life.is_over:
@@ -149,6 +158,8 @@ class ManagedProcess:
         if result is not None:
             self.told = payloads.result_to_dict(result)
             self.ending.resume(result)
+        if life.is_over:
+            self.ended_on = self._loop.time() - max(0.0, self._clock() - self.ending.ended_at)
 
     def _take_over(
         self, pid: int, pidfd: int, pumps: Iterable[StreamPump], feeder: StdinFeeder | None
@@ -158,15 +169,15 @@ class ManagedProcess:
         self.scope.streams = self.streams.take(pumps)
         self.feeder = feeder
 
-    def _listen(self) -> None:
+    def _listen(self, age: float) -> None:
+        """Begin to read, and to wait for the time limit of a command that has run for `age` seconds."""
         self.streams.start()
         if self.life.has_exited:
             return
         if self.feeder is not None:
             self.feeder.poke()
         if self.spec.timeout is not None:
-            left = self.ending.started_at + self.spec.timeout - self._clock()
-            self._later(max(0.0, left), self._time_over)
+            self._later(max(0.0, self.spec.timeout - age), self._time_over)
 
     def spawn_failed(self, error: dict[str, Any]) -> None:
         """Record that the command could not be started, and why."""
@@ -191,8 +202,9 @@ class ManagedProcess:
         self._take(Fact.EXITED)
         if not self.life.is_over:
             self.log.persist()
+            self.disk.check()
 
-    def ended_unseen(self, status: int, rusage: dict[str, float], ended_at: float) -> None:
+    def ended_unseen(self, status: int | None, rusage: dict[str, float], ended_at: float) -> None:
         """Record the end of a command that ended, and its streams with it, while nobody was there."""
         if self.life is Life.STARTING:
             self.life = Life.RUNNING
@@ -228,7 +240,7 @@ class ManagedProcess:
     def was_read(self, seq: int) -> None:
         """Note that somebody has everything up to `seq`."""
         self.read_seq = max(self.read_seq, seq)
-        self.last_read = self._clock()
+        self.last_read = self._loop.time()
 
     # Its end
 
@@ -255,6 +267,7 @@ class ManagedProcess:
         if record is not None:
             self.last_output = record
             self._tell(record, {})
+            self.disk.check()
             self.streams.balance()
 
     def stream_ended(self, stream: Stream) -> None:
@@ -274,7 +287,8 @@ class ManagedProcess:
         for action in actions:
             _ACTIONS[action](self)
         if actions and self.life.is_over:
-            self._observer.ended(self)
+            self.ended_on = self._loop.time()
+            self.observer.ended(self)
         if self.life.is_over and not self.streams.is_open:
             self._give_up()
 
@@ -285,18 +299,19 @@ class ManagedProcess:
         self._is_given_up = True
         self.release()
         if self.scope.pid:
-            self._observer.released(self)
+            self.observer.released(self)
 
     def _tell(self, record: Record, payload: dict[str, Any]) -> None:
-        self._observer.event_recorded(self, record, payload)
+        self.observer.event_recorded(self, record, payload)
         self._waiters.wake()
 
     def _record(self, kind: Kind, payload: dict[str, Any]) -> None:
         self.streams.flush()
         self._tell(self.log.append(kind, payloads.encode(payload), self._clock()), payload)
+        self.disk.check()
 
     def _paused(self) -> None:
-        self._observer.paused(self)
+        self.observer.paused(self)
 
     def _later(self, delay: float, call: Callable[[], None]) -> None:
         self._timers.append(self._loop.call_later(delay, call))
@@ -304,7 +319,7 @@ class ManagedProcess:
     def _time_over(self) -> None:
         if not self.life.has_exited:
             self.stop_requested("timed_out", "time limit")
-            self._observer.time_is_over(self)
+            self.observer.time_is_over(self)
 
     def _record_started(self) -> None:
         self._record("started", {"pid": self.pid})
@@ -324,8 +339,8 @@ class ManagedProcess:
 
     def _await_streams(self) -> None:
         if self.spec.drain_limit is not None:
-            left = self.ending.ended_at + self.spec.drain_limit - self._clock()
-            self._later(max(0.0, left), self._drain_over)
+            passed = max(0.0, self._clock() - self.ending.ended_at)
+            self._later(max(0.0, self.spec.drain_limit - passed), self._drain_over)
 
     def _drain_over(self) -> None:
         if self.life is Life.EXITED:

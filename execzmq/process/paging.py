@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from execzmq.process.index import RECORD_SIZE, Record, Segment, unpack
 from execzmq.process.indexfiles import IndexFiles
-from execzmq.process.segments import SegmentedStream
 
 _LARGE_RUN = 1 << 20
 _WORTH_A_FILE = 64 * 1024
@@ -54,11 +53,27 @@ class LogPage:
     place: Place | None = None
 
 
+class Readable(Protocol):
+    """A stream as a page reads it; see SegmentedStream."""
+
+    def find(self, offset: int, length: int) -> Segment | None:
+        """Return what has those bytes, or `None` where they are gone."""
+
+    def path_of(self, segment: Segment) -> str | None:
+        """Return the file of `segment`, `None` where it is in memory."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return these bytes, all of one segment."""
+
+    def read_into(self, segment: Segment, offset: int, views: Sequence[memoryview]) -> None:
+        """Fill `views` with the bytes of `segment` from `offset` on."""
+
+
 @dataclass(slots=True)
 class _Run:
     """Bytes that follow each other in one file, and the parts of the page's buffer where they go."""
 
-    stream: SegmentedStream
+    stream: Readable
     segment: Segment
     offset: int
     end: int
@@ -79,7 +94,7 @@ class PageBuilder:
 
     def __init__(
         self,
-        streams: dict[str, SegmentedStream],
+        streams: Mapping[str, Readable],
         after_seq: int,
         ends: tuple[int, int],
         max_bytes: int,
@@ -172,6 +187,10 @@ class PageBuilder:
                         return False
         return True
 
+    def fill_from(self, records: Iterable[Record]) -> bool:
+        """Take these records, which follow those of the index, in the same way."""
+        return all(self.add(record) for record in records)
+
     def close_hole(self, last_seq: int, ends: tuple[int, int]) -> None:
         """Tell what is missing up to the end of the log, where its records cannot be read."""
         if self.seq < last_seq:
@@ -185,14 +204,13 @@ class PageBuilder:
         place = None
         if len(self._runs) != 1:
             buffer = self._read_all()
-        elif self._by_file and self._filled >= _WORTH_A_FILE:
-            place = self._place_of(self._runs[0])
-        else:
+        elif (place := self._place_of(self._runs[0])) is None:
             buffer = self._read_one(self._runs[0])
         return LogPage(self._entries, payloads, buffer, self.seq, place)
 
-    def _place_of(self, run: _Run) -> Place:
-        return Place(run.stream.path_of(run.segment), run.offset - run.segment.start, run.end - run.offset)
+    def _place_of(self, run: _Run) -> Place | None:
+        path = run.stream.path_of(run.segment) if self._by_file and self._filled >= _WORTH_A_FILE else None
+        return None if path is None else Place(path, run.offset - run.segment.start, run.end - run.offset)
 
     def _read_one(self, run: _Run) -> bytes:
         return run.stream.read(run.offset, run.end - run.offset)
@@ -208,7 +226,7 @@ class PageBuilder:
 def page_of_held(
     held: Iterable[tuple[Record, bytes]], after_seq: int, max_bytes: int, max_events: int
 ) -> LogPage:
-    """Return the page of a log whose events are in memory only, each with its payload."""
+    """Return the page of a log without output and files, each event with its payload: so are most of them."""
     page = LogPage([], {}, bytearray(), after_seq)
     size = 0
     for record, payload in held:

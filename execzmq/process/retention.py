@@ -25,7 +25,7 @@ class LogStat:
     Args:
         disk_bytes: what it uses now.
         budget: what it keeps in any case.
-        closed_at: Unix seconds of its last event, `None` while the process runs.
+        closed_at: seconds of any clock at its last event, `None` while it is not to be forgotten.
         followed: somebody reads it now.
         read: somebody has read it to its end.
         unreceived: newest bytes that its starter has not told as received; they are never dropped.
@@ -148,8 +148,8 @@ def expired(finished: Iterable[tuple[str, float]], now: float) -> list[Forget]:
     The newest `FINISHED_KEPT` stay; more of them, up to `FINISHED_MOST`, for `FINISHED_AGE` seconds.
 
     Args:
-        finished: id and Unix seconds of the end of each.
-        now: Unix seconds.
+        finished: id and end of each, in seconds of a clock that never goes back.
+        now: seconds of that clock.
     """
     newest_first = sorted(finished, key=lambda entry: entry[1], reverse=True)
     gone = [

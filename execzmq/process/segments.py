@@ -6,6 +6,7 @@ descriptor is open, that of the file being written; any other file is opened, re
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -15,6 +16,14 @@ from collections.abc import Iterable, Sequence
 
 from execzmq.process import unlinking
 from execzmq.process.index import RECORD_SIZE, Segment
+from execzmq.settings import KIB, SEGMENT
+
+_LEAST_SEGMENT = 4 * KIB
+
+
+def segment_size(budget: int) -> int:
+    """Return the size from which on a log of that budget begins another file."""
+    return max(_LEAST_SEGMENT, min(SEGMENT, budget // 8))
 
 
 class SegmentedStream:
@@ -90,10 +99,15 @@ class SegmentedStream:
         """
         if not data:
             return
-        fd = self._writer()
-        written = os.pwrite(fd, data, self.segments[-1].size)
-        while written < len(data):
-            written += os.pwrite(fd, data[written:], self.segments[-1].size + written)
+        fd, size = self._writer(), self.segments[-1].size
+        try:
+            written = os.pwrite(fd, data, size)
+            while written < len(data):
+                written += os.pwrite(fd, data[written:], size + written)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, size)
+            raise
         self._grow(written)
 
     def _grow(self, count: int) -> None:
@@ -122,7 +136,8 @@ class SegmentedStream:
         if offset < segment.start:
             segment = self.segments[bisect_right(self._starts, offset) - 1]
         segment.records += 1
-        self._full = segment.size + segment.records * RECORD_SIZE >= self._segment_size
+        if segment is self.segments[-1]:  # beyond the others a keeper has stored something
+            self._full = segment.size + segment.records * RECORD_SIZE >= self._segment_size
 
     def file_end(self, offset: int) -> int:
         """Return the end of the file that has the byte at `offset`; `offset` itself where there is none."""
@@ -206,6 +221,26 @@ class SegmentedStream:
             last.size = end - last.start
         self.end -= surplus
         return surplus
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at `offset`, in a new file where that is beyond the end; what lies between is not there."""
+        if offset <= self.end:
+            return
+        self.close()
+        last = self.segments[-1] if self.segments else None
+        if last is not None and not last.size:
+            self.drop(last)
+        self.end, self._full = offset, True
+
+    def begin_at(self, offset: int) -> None:
+        """Let a file stand at `offset` if that is beyond the end: a later life sees that nothing is missing.
+
+        Raises:
+            OSError: the disk failed or is full.
+        """
+        if offset > (self.segments[-1].end if self.segments else 0):
+            self.skip_to(offset)
+            self._add_segment()
 
     def close(self) -> None:
         """Close the descriptor; the next write opens it again."""

@@ -4,6 +4,7 @@ The gather rule: bytes that come after a silence of `GATHER_TIME` are an event a
 waits until `GATHER_TIME` is over, `MAX_EVENT` is reached, the other stream speaks, or the command exits. A
 stream that dribbles is not listened to while it waits, so that it costs one wake-up per event and not per
 write.
+What the disk does not take is taken into memory, so that no writer waits for it.
 Knows nothing of seqs, results or who watches.
 """
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 _DRIBBLE = 16 * 1024
 _PIPE_CAPACITY = 64 * 1024
-_RETRY = 0.25
-"""Seconds after which a full or failing disk is tried again."""
 log = logging.getLogger("execzmq.process")
 _WIDE_PIPE = 1024 * 1024
 _WIDE_PIPES = 16
@@ -49,6 +48,9 @@ class Source(Protocol):
 
     def discard(self) -> int:
         """Read and drop what is there; 0 at the end. Raises BlockingIOError like `move`."""
+
+    def descriptors(self, stream: Stream) -> dict[str, int]:
+        """Return what is open by the names that a keeper gives it."""
 
     def widen(self) -> None:
         """Let more wait between two looks, since the writer is fast; no effect where that cannot be had."""
@@ -73,6 +75,10 @@ class PipeSource:
     def discard(self) -> int:
         """Read and drop one pipe's worth."""
         return len(os.read(self.fd, _PIPE_CAPACITY))
+
+    def descriptors(self, stream: Stream) -> dict[str, int]:
+        """Name the pipe after its stream."""
+        return {stream: self.fd} if self.fd != -1 else {}
 
     def widen(self) -> None:
         """Make the pipe hold 1 MiB: a quarter of the wake-ups for the same bytes."""
@@ -134,6 +140,12 @@ class TerminalSource:
             raise
         return os.write(self._pipe_write, data) if data else 0
 
+    def descriptors(self, stream: Stream) -> dict[str, int]:
+        """Name the terminal and both ends of the pipe."""
+        if self.fd == -1:
+            return {}
+        return {"pty": self.fd, "mid_r": self._pipe.fd, "mid_w": self._pipe_write}
+
     def widen(self) -> None:
         """Leave it as it is: the kernel's buffer of a terminal has one size."""
 
@@ -164,7 +176,8 @@ class StreamPump:
         before: called before bytes are taken, so that those of the other stream become an event first.
         commit: called when the pending bytes of this stream are to become an event.
         ended: called once, at the end of the stream, when nothing is pending any more.
-        clock: Unix seconds.
+        refused: called when the disk takes nothing; the log holds the output in memory when it returns.
+        clock: seconds of a clock that never steps.
         readers: shared with the other streams of the loop.
     """
 
@@ -177,6 +190,7 @@ class StreamPump:
         before: Callable[[Stream], None],
         commit: Callable[[Stream], None],
         ended: Callable[[Stream], None],
+        refused: Callable[[OSError], None],
         clock: Callable[[], float],
         readers: Readers,
     ) -> None:
@@ -187,6 +201,7 @@ class StreamPump:
         self._before = before
         self._commit = commit
         self._ended = ended
+        self._refused = refused
         self._clock = clock
         self._readers = readers
         self._loop = asyncio.get_running_loop()
@@ -195,7 +210,6 @@ class StreamPump:
         self._listening = False
         self._paused = False
         self._discarding = False
-        self._is_refused = False
 
     @property
     def is_open(self) -> bool:
@@ -211,6 +225,10 @@ class StreamPump:
     def fd(self) -> int:
         """Return the descriptor that is read, -1 after the end."""
         return self._source.fd
+
+    def descriptors(self) -> dict[str, int]:
+        """Return what is open by the names that a keeper gives it; they stay this pump's."""
+        return self._source.descriptors(self.stream)
 
     def start(self) -> None:
         """Begin to listen."""
@@ -247,12 +265,8 @@ class StreamPump:
 
         Done before the exit is recorded, so that what the command wrote before it ended comes before its end.
         """
-        try:
-            has_ended = self.is_open and self._take_all()
-            self.flush()
-        except OSError as error:
-            self._try_later(error)
-            return
+        has_ended = self.is_open and self._take_all()
+        self.flush()
         if has_ended:
             self._end()
 
@@ -261,13 +275,13 @@ class StreamPump:
         left = self._capacity()
         while left > 0:
             try:
-                moved = self._move(min(left, MAX_EVENT))
+                moved = self._move(left)
             except BlockingIOError:
                 return False
             if moved == 0:
                 return True
             left -= moved
-            if self._log.pending(self.stream) >= MAX_EVENT:
+            if not self._log.room(self.stream):
                 self._commit(self.stream)
         return False
 
@@ -295,9 +309,25 @@ class StreamPump:
             self._readers.remove(self._source.fd)
             self._listening = False
 
-    def _move(self, limit: int) -> int:
+    def _move(self, limit: int = MAX_EVENT) -> int:
+        """Take what is there and still fits into one event: into memory where the disk does not take it.
+
+        A stream that cannot be read at all is at its end.
+        """
         self._before(self.stream)
-        return self._source.move(self._log, self.stream, limit)
+        if not self._log.room(self.stream):
+            self.flush()
+        try:
+            return self._source.move(self._log, self.stream, min(limit, self._log.room(self.stream)))
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            if self._log.store.trouble is not None:
+                log.error("a stream of a command cannot be read: %s", error)
+                return 0
+            self.flush()
+            self._refused(error)
+        return self._move(limit)
 
     def _readable(self) -> None:
         if not self._listening or not self._readers.has_room_for(self._readable):
@@ -306,7 +336,7 @@ class StreamPump:
             if self._discarding:
                 self._drop()
                 return
-            moved = self._move(MAX_EVENT - self._log.pending(self.stream))
+            moved = self._move()
             self._readers.took(moved)
             if moved == 0:
                 self._end()
@@ -314,24 +344,11 @@ class StreamPump:
                 self._gather(moved)
         except BlockingIOError:
             return
-        except OSError as error:
-            self._try_later(error)
-
-    def _try_later(self, error: OSError) -> None:
-        """Let the writer wait while the disk takes nothing; what it wrote is still in the pipe or pending."""
-        if not self._is_refused:
-            log.error("the output of a command cannot be stored, trying again: %s", error)
-        self._is_refused = True
-        self._deafen()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(_RETRY, self._time_over)
 
     def _gather(self, moved: int) -> None:
-        self._is_refused = False
         now = self._clock()
         quiet, self._last = now - self._last, now
-        is_full = self._log.pending(self.stream) >= MAX_EVENT
+        is_full = not self._log.room(self.stream)
         if is_full:
             self._source.widen()
         if is_full or (self._timer is None and quiet >= GATHER_TIME):
@@ -345,14 +362,10 @@ class StreamPump:
     def _time_over(self) -> None:
         """Take what came during the wait, make the event, listen again."""
         self._timer = None
-        try:
-            has_ended = self._take_late() == 0
-            self._last = self._clock()
-            if self._log.pending(self.stream):
-                self._commit(self.stream)
-        except OSError as error:
-            self._try_later(error)
-            return
+        has_ended = self._take_late() == 0
+        self._last = self._clock()
+        if self._log.pending(self.stream):
+            self._commit(self.stream)
         if has_ended:
             self._end()
         else:
@@ -360,11 +373,10 @@ class StreamPump:
 
     def _take_late(self) -> int:
         """Return the bytes that came during a wait, -1 where there are none now."""
-        room = MAX_EVENT - self._log.pending(self.stream)
-        if self._paused or self._discarding or not room:
+        if self._paused or self._discarding or not self._log.room(self.stream):
             return -1
         with contextlib.suppress(BlockingIOError):
-            return self._move(room)
+            return self._move()
         return -1
 
     def _drop(self) -> None:

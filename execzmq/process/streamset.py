@@ -42,6 +42,10 @@ class StreamSet:
         for pump in self._pumps.values():
             pump.start()
 
+    def descriptors(self) -> dict[str, int]:
+        """Return what is open by the names that a keeper gives it; they stay here."""
+        return {name: fd for pump in self._pumps.values() for name, fd in pump.descriptors().items()}
+
     @property
     def is_open(self) -> bool:
         """Tell whether a stream has not ended."""
@@ -109,10 +113,16 @@ class StreamSet:
             self.balance()
 
     def balance(self) -> None:
-        """Let the writers wait, or go on, as the backlog has it."""
+        """Let the writers wait, or go on, as the backlog has it, and the memory while the disk takes nothing.
+
+        What their starter has not received is not dropped for new output.
+        """
+        if self._log.store.trouble is not None:
+            self._log.store.drop_held(None if self.backlog is None else self.backlog.keep_after)
         if self.backlog is None or self._is_discarding:
             return
-        pause = self.backlog.must_pause(self._log)
+        is_full = self._log.store.is_full and not self.backlog.gone
+        pause = is_full or self.backlog.must_pause(self._log)
         changed = [pump for pump in self._pumps.values() if pump.is_paused != pause]
         for pump in changed:
             if pause:

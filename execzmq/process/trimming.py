@@ -6,6 +6,8 @@ its loss. The index is rewritten only where its own size matters.
 
 from __future__ import annotations
 
+import contextlib
+
 from execzmq.process.index import Segment, cost_at, droppable
 from execzmq.process.indexfiles import IndexFiles
 from execzmq.process.segments import SegmentedStream
@@ -55,7 +57,8 @@ class Trimmer:
         for name, table in self._candidates(kept, received).items():
             most = self._drop(name, table[:most], target, most)
         if self._index.bytes_on_disk > target // _SHARE or self.disk_bytes > target:
-            self._index.compact(self._is_there, _COMPACTED_AT_ONCE)
+            with contextlib.suppress(OSError):  # on a full disk; the data are what counts
+                self._index.compact(self._is_there, _COMPACTED_AT_ONCE)
         return before - self.disk_bytes
 
     def _candidates(self, kept: int, received: dict[str, int]) -> dict[str, list[Segment]]:

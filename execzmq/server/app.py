@@ -16,6 +16,7 @@ from functools import partial
 import zmq
 
 from execzmq import connection
+from execzmq.backends.emptied import fill_again
 from execzmq.backends.local import LocalBackend
 from execzmq.connection import ConnectionInfo
 from execzmq.errors import ExecZMQError
@@ -28,10 +29,13 @@ from execzmq.server.context import Context, Identity
 from execzmq.server.dispatch import Dispatcher, Reply
 from execzmq.server.interest import Interest
 from execzmq.server.leases import LeaseKeeper
+from execzmq.server.mending import Mender
 from execzmq.server.outgoing import Outgoing
 from execzmq.server.publisher import Publisher
+from execzmq.server.reaping import be_first
 from execzmq.server.sockets import Endpoints, Sockets
 from execzmq.server.state import StateFolder
+from execzmq.server.succession import take_over
 from execzmq.settings import Settings
 from execzmq.zmqloop import Frames
 
@@ -90,17 +94,22 @@ class Server:
             self._send,
             self._clock,
         )
+        self._mender = Mender(state, self._sockets, info, partial(fill_again, backend))
         backend.listener = self._publisher
 
     @classmethod
-    async def open(cls, name: str, settings: Settings) -> Server:
+    async def open(cls, name: str, settings: Settings, *, replace: bool = False) -> Server:
         """Take the name, take over what an earlier life left, bind the sockets, write the connection file.
 
+        Args:
+            replace: end the server of that name, if one runs; it leaves its commands to the keeper.
+
         Raises:
-            Conflict: a server of that name runs. ConnectionFailed: a folder is not this user's own.
+            Conflict: a server of that name runs, or cannot be ended.
+            ConnectionFailed: a folder is not this user's own.
         """
         async with contextlib.AsyncExitStack() as undo:
-            state = StateFolder(name)
+            state = take_over(name) if replace else StateFolder(name)
             undo.callback(state.close)
             backend = await LocalBackend.open(state.path, settings)
             undo.push_async_callback(backend.aclose)
@@ -126,6 +135,8 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), _TICK)
             self._leases.look()
+            if not self._stop.is_set():
+                self._mender.look()
             if self._is_idle():
                 log.info("ending: nothing to do")
                 self.stop()
@@ -206,7 +217,12 @@ class Server:
 
 
 async def serve(
-    name: str, settings: Settings, ready: Callable[[ConnectionInfo], None], ending: Callable[[], object]
+    name: str,
+    settings: Settings,
+    ready: Callable[[ConnectionInfo], None],
+    ending: Callable[[], object],
+    *,
+    replace: bool = False,
 ) -> None:
     """Run a server until it is told to end: SIGTERM and SIGINT end its processes, SIGHUP leaves them.
 
@@ -215,11 +231,13 @@ async def serve(
     Args:
         ready: called once, when clients can connect.
         ending: called once, when the end begins.
+        replace: as `Server.open` has it.
 
     Raises:
-        Conflict: a server of that name runs. ConnectionFailed: a folder is not this user's own.
+        Conflict, ConnectionFailed: as by `Server.open`.
     """
-    server = await Server.open(name, settings)
+    be_first()
+    server = await Server.open(name, settings, replace=replace)
     # What lives for long would be looked at again and again: by its many short-lived objects a busy server
     # would spend a tenth of its time on that.
     gc.freeze()

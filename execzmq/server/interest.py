@@ -10,6 +10,9 @@ from typing import TypeVar
 
 from execzmq.settings import MAX_TOPICS
 
+_MOST_VERDICTS = 4096
+"""Processes of which it is remembered whether somebody watches them; most of them have ended."""
+
 
 class Interest:
     """Counts of admitted subscriptions."""
@@ -59,6 +62,8 @@ class Interest:
         """Tell whether any message about this process would reach somebody."""
         verdict = self._verdicts.get(process_id)
         if verdict is None:
+            if len(self._verdicts) >= _MOST_VERDICTS:
+                self._verdicts.clear()
             base = f"p.{process_id}.".encode()
             verdict = base in self._deep or any(base[:n] in self._holders for n in self._lengths)
             self._verdicts[process_id] = verdict

@@ -57,8 +57,7 @@ class Sockets:
         self._context = zmq.Context()
         self._gatekeeper = Gatekeeper(self._context)
         self._gatekeeper.start()
-        everywhere = itertools.chain.from_iterable(dataclasses.astuple(endpoints))
-        self._paths = [endpoint[6:] for endpoint in everywhere if endpoint.startswith("ipc://")]
+        self._endpoints = endpoints
         self.requests: dict[str, ZmqPort] = {}
         self._heart = Heart(list(endpoints.hb))
         xpub = self._bind(zmq.XPUB, endpoints.iopub, XPUB_HWM)
@@ -66,6 +65,40 @@ class Sockets:
         for name in REQUEST_SOCKETS:
             socket = self._bind(zmq.ROUTER, getattr(endpoints, name), _ROUTER_HWM)
             self.requests[name] = ZmqPort(socket, partial(on_request, name))
+        everywhere = itertools.chain.from_iterable(dataclasses.astuple(endpoints))
+        self._files = {_path(endpoint): _file(endpoint) for endpoint in everywhere if _path(endpoint)}
+
+    def bind_lost(self) -> list[str]:
+        """Bind anew the endpoints whose files were removed, and return their paths; all connections stay.
+
+        Raises:
+            zmq.ZMQError: one cannot be bound.
+        """
+        ports = {"iopub": self.iopub, **self.requests}
+        lost = []
+        for name, port in ports.items():
+            for endpoint in self._lost(name):
+                port.bind_again(endpoint)
+                lost.append(self._note(endpoint))
+        if gone := self._lost("hb"):
+            # Its socket is its thread's. Whoever listens for the beat connects anew by itself.
+            self._heart.close()
+            self._heart = Heart(list(self._endpoints.hb))
+            lost += map(self._note, gone)
+        return lost
+
+    def _lost(self, name: str) -> list[str]:
+        found = []
+        for endpoint in getattr(self._endpoints, name):
+            path = _path(endpoint)
+            if path and _file(endpoint) != self._files[path]:
+                found.append(endpoint)
+        return found
+
+    def _note(self, endpoint: str) -> str:
+        path = _path(endpoint)
+        self._files[path] = _file(endpoint)
+        return path
 
     def admit(self, topic: bytes) -> None:
         """Let the sender of the subscription that is being handled have a topic."""
@@ -81,7 +114,7 @@ class Sockets:
             port.close(_LINGER)
         terminate(self._context, self._gatekeeper.thread)
         self._heart.close()
-        for path in self._paths:
+        for path in self._files:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
@@ -102,3 +135,17 @@ class Sockets:
         for endpoint in endpoints:
             socket.bind(endpoint)
         return socket
+
+
+def _path(endpoint: str) -> str:
+    """Return the path of an ipc endpoint, of another one nothing."""
+    return endpoint[6:] if endpoint.startswith("ipc://") else ""
+
+
+def _file(endpoint: str) -> tuple[int, int] | None:
+    """Return which file an ipc endpoint is at the moment, `None` where there is none."""
+    try:
+        status = os.lstat(_path(endpoint))
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

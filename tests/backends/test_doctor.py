@@ -9,6 +9,7 @@ import pytest
 
 from execzmq.backends import doctor
 from execzmq.backends.doctor import Examiner, Finding, examine
+from execzmq.process.journal import Journal
 from tests.support import deadline
 
 
@@ -46,6 +47,27 @@ def test_little_disk(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finding = find(short_tmp, "disk")
     assert not finding.ok
     assert finding.remedy
+
+
+def test_journal(short_tmp: Path) -> None:
+    """Damaged lines are told; a torn last one is none, since a server that is killed leaves it."""
+    assert find(short_tmp, "journal").ok
+    path = short_tmp / "journal"
+    written = Journal(path)
+    for number in range(3):
+        written.append({"kind": "start", "process_id": "p", "instance": number})
+    written.close()
+    assert find(short_tmp, "journal").text == "3 records"
+    data = path.read_bytes()
+    path.write_bytes(data + data[:10])
+    assert find(short_tmp, "journal").ok
+    path.write_bytes(b"x" + data)
+    finding = find(short_tmp, "journal")
+    assert (finding.ok, finding.text) == (False, "1 damaged lines beside 2 records")
+    assert finding.remedy
+    path.unlink()
+    path.mkdir()
+    assert not find(short_tmp, "journal").ok
 
 
 @pytest.mark.parametrize(

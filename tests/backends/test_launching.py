@@ -1,5 +1,6 @@
 """From the parameters of a start to what the keeper takes, and from its refusals to errors."""
 
+import errno
 import os
 
 import pytest
@@ -18,6 +19,7 @@ from execzmq.errors import (
     WorkingDirectoryMissing,
 )
 from execzmq.keeper.client import KeeperLost
+from execzmq.keeper.diagnose import explain
 from execzmq.keeper.launch import Launch, SpawnError, Tty
 from execzmq.process.spec import spec_of
 from execzmq.types.params import EnvPolicy, ExecParams, Limits, SandboxIntent, TtySize
@@ -121,3 +123,33 @@ def test_other_failures() -> None:
     """A keeper that is gone, and what nobody has foreseen, are errors of ours too."""
     assert type(spawn_error(KeeperLost("gone"))) is ServerLost
     assert type(spawn_error(RuntimeError("odd"))) is SpawnFailed
+
+
+@pytest.mark.parametrize(
+    ("number", "reason", "remedy"),
+    [
+        (errno.EMFILE, "too_many_descriptors", "ulimit -n"),
+        (errno.ENFILE, "too_many_descriptors", "ulimit -n"),
+        (errno.ENOMEM, "no_memory", "memory"),
+        (errno.EAGAIN, "try_again", "ulimit -u"),
+    ],
+)
+def test_what_the_machine_lacks_is_told_with_a_remedy_x01(number: int, reason: str, remedy: str) -> None:
+    """Whether the keeper or this process has met it."""
+    launch = Launch(process_id="p", argv=(b"x",), env={})
+    for error in (explain(launch, "exec", number), OSError(number, os.strerror(number))):
+        told = spawn_error(error)
+        assert type(told) is SpawnFailed
+        assert (told.errno, told.details["reason"]) == (number, reason)
+        assert remedy in str(told)
+
+
+def test_no_descriptor_for_stdin_is_told_by_name_x01(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data for stdin stands in a file in memory, for which there may be none."""
+
+    def refuse(*arguments: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    with pytest.raises(SpawnFailed, match="ulimit -n"):
+        launch(stdin="data", stdin_data=b"x")

@@ -1,19 +1,17 @@
 """What a new life of a backend makes of what an earlier one has left."""
 
 import asyncio
-import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from execzmq.backends import restore
-from execzmq.backends.local import LocalBackend
 from execzmq.errors import CommandNotFound, Conflict, ProcessNotFound
-from execzmq.settings import Settings
-from execzmq.types.events import Closed, Exited, Failed, Started
+from execzmq.process.lifecycle import Life
+from execzmq.types.events import Closed, Exited, Failed, Gap, Started
+from tests.backends.lives import last_life, life
 from tests.commands import (
     all_events,
     assert_offsets_whole,
@@ -28,25 +26,10 @@ from tests.commands import (
     until_output,
     words,
 )
+from tests.disk import fill_disk
 from tests.support import wait_until
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def folder(short_tmp: Path) -> Iterator[Path]:
-    """A state folder of the test's own; its keeper, a child of this Python, is reaped at the end."""
-    yield short_tmp
-    with contextlib.suppress(TimeoutError):  # a failed test leaves one
-        wait_until(_no_child_is_left, 2.0)
-
-
-def _no_child_is_left() -> bool:
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return True
-    return False
 
 
 def damage_journal(folder: Path, *lines: int) -> None:
@@ -56,31 +39,6 @@ def damage_journal(folder: Path, *lines: int) -> None:
     for line in lines:
         found[line] = found[line].replace(b"kind", b"kinb")
     path.write_bytes(b"".join(found))
-
-
-async def open_backend(folder: Path) -> LocalBackend:
-    """Begin one life."""
-    return await LocalBackend.open(folder, Settings(shutdown_grace=0.0))
-
-
-@contextlib.asynccontextmanager
-async def life(folder: Path) -> AsyncIterator[LocalBackend]:
-    """One life that leaves its commands to the next."""
-    backend = await open_backend(folder)
-    try:
-        yield backend
-    finally:
-        await backend.aclose()
-
-
-@contextlib.asynccontextmanager
-async def last_life(folder: Path) -> AsyncIterator[LocalBackend]:
-    """The last life of a test, which ends everything."""
-    backend = await open_backend(folder)
-    try:
-        yield backend
-    finally:
-        await backend.shutdown()
 
 
 def drop_last_journal_line(folder: Path) -> None:
@@ -303,6 +261,24 @@ async def test_time_limit_counts_from_the_start(folder: Path) -> None:
         assert end_of(events).cause == "timed_out"
 
 
+async def test_a_clock_that_was_set_back_changes_no_order(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has ended later is kept longer, whatever the dates say; a time limit does not strike early."""
+    async with life(folder) as backend:
+        for number in range(3):
+            backend.clock = lambda number=number: 1e9 - number * 1e6  # type: ignore[misc]  # as time.time
+            await all_events(await backend.start(words("true", process_id=f"p{number}")))
+        await until_output(await backend.start(shell("echo x; read x", stdin="pipe", timeout=3600.0)), b"x")
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    async with last_life(folder) as backend:
+        ends = [backend.table.require(f"p{number}").ended_on for number in range(3)]
+        assert ends == sorted(ends)
+        (running,) = backend.table.living()
+        await running.wait_change(0.05)
+        assert running.life is Life.RUNNING
+
+
 async def test_stdin_that_was_accepted_is_fed(folder: Path) -> None:
     """Input that was accepted and not read is read in the next life, every byte once."""
     data = os.urandom(1 << 20)
@@ -423,3 +399,74 @@ async def test_machine_that_went_down(folder: Path, monkeypatch: pytest.MonkeyPa
         events = await all_events(again)
         assert (output_of(events), end_of(events).cause) == (b"x\n", "server_lost")
         assert (await backend.attach("ended")).instance == ended.instance
+
+
+STDIN = ("in.",)
+"""Files that can be written though the disk is full, so that a test can speak to its commands."""
+
+
+async def test_degraded_log_has_a_new_instance_x03(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a crash finds in memory only is gone: no cursor of before fits, and the command goes on."""
+    async with life(folder) as backend:
+        process = await backend.start(words("cat", stdin="pipe", process_id="p"))
+        await process.write(b"one\n")
+        await until_output(process, b"one\n")
+        with monkeypatch.context() as patch:
+            fill_disk(patch, spare=STDIN)
+            await process.write(b"held\n")
+            await until_output(process, b"held\n")
+            await backend.aclose()
+    async with life(folder) as backend:
+        again = await backend.attach("p")
+        assert again.instance != process.instance
+        await again.write(b"two\n")
+        await until_output(again, b"one\ntwo\n")
+    async with last_life(folder) as backend:
+        assert (await backend.attach("p")).instance == again.instance
+
+
+async def test_end_that_was_in_memory_only_x03(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal knows how it ended; of what it said the loss is told to the byte."""
+    async with life(folder) as backend:
+        spoke = await backend.start(words("cat", stdin="pipe", process_id="spoke"))
+        await spoke.write(b"one\n")
+        await until_output(spoke, b"one\n")
+        silent = await backend.start(shell("read x; cat", stdin="pipe", process_id="silent"))
+        await silent.write(b"x\n")
+        with monkeypatch.context() as patch:
+            fill_disk(patch, spare=(*STDIN, "journal"))
+            for process in (spoke, silent):
+                await process.write(b"held\n", end=True)
+                events = await all_events(process)
+                assert b"held\n" in output_of(events)
+                assert end_of(events).exit_code == 0
+            await backend.aclose()
+    for _ in range(2):
+        async with last_life(folder) as backend:
+            events = await all_events(await backend.attach("spoke"))
+            assert_seqs_whole(events)
+            assert (output_of(events), only(events, Gap).bytes, end_of(events).exit_code) == (b"one\n", 5, 0)
+            events = await all_events(await backend.attach("silent"))
+            assert_seqs_whole(events)
+            assert (only(events, Gap).bytes, end_of(events).exit_code) == (5, 0)
+
+
+async def test_a_full_disk_keeps_no_server_from_starting_x03(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier life has left is taken over, and goes on in memory."""
+    async with life(folder) as backend:
+        process = await backend.start(words("cat", stdin="pipe", process_id="p"))
+        await process.write(b"one\n")
+        await until_output(process, b"one\n")
+        await all_events(await backend.start(shell("echo x", process_id="over")))
+    drop_last_journal_line(folder)
+    with monkeypatch.context() as patch:
+        fill_disk(patch, spare=STDIN)
+        async with life(folder) as backend:
+            again = await backend.attach("p")
+            await again.write(b"two\n")
+            await until_output(again, b"one\ntwo\n")
+            assert end_of(await all_events(await backend.attach("over"))).exit_code == 0
+    async with last_life(folder) as backend:
+        assert end_of(await all_events(await backend.attach("over"))).exit_code == 0

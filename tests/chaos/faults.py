@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from tests.chaos.world import World
 from tests.servers import ServerProcess
+from tests.support import pass_time
 
 Fault: TypeAlias = Callable[[World], Awaitable[None]]
 
@@ -21,7 +22,7 @@ async def kill_server(world: World, absence: float | None = None) -> None:
     """The server is killed, and another comes after a while, or after `absence` seconds."""
     if world.server.process.poll() is None:
         await asyncio.to_thread(world.server.kill)
-    await asyncio.sleep(world.chance.uniform(0, _LONGEST_ABSENCE) if absence is None else absence)
+    await pass_time(world.chance.uniform(0, _LONGEST_ABSENCE) if absence is None else absence)
     world.server = await asyncio.to_thread(ServerProcess, "chaos", ())
 
 
@@ -30,7 +31,7 @@ async def kill_server_twice(world: World) -> None:
     await asyncio.to_thread(world.server.kill)
     with contextlib.suppress(AssertionError):  # it was killed before it was ready
         begun = asyncio.create_task(asyncio.to_thread(ServerProcess, "chaos", ()))
-        await asyncio.sleep(world.chance.uniform(0, 0.5))
+        await pass_time(world.chance.uniform(0, 0.5))
         lock = world.server.state / "lock"
         with contextlib.suppress(ValueError, ProcessLookupError, FileNotFoundError):
             os.kill(int(await asyncio.to_thread(lock.read_text)), signal.SIGKILL)
@@ -90,13 +91,13 @@ def _keepers(world: World) -> list[int]:
 async def _stop(world: World, pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)
-        await asyncio.sleep(world.chance.uniform(0, _LONGEST_STOP))
+        await pass_time(world.chance.uniform(0, _LONGEST_STOP))
         os.kill(pid, signal.SIGCONT)
 
 
 async def _cut(world: World, word: str) -> None:
     await world.tell_relay(word)
-    await asyncio.sleep(world.chance.uniform(0, _LONGEST_STOP))
+    await pass_time(world.chance.uniform(0, _LONGEST_STOP))
     await world.tell_relay("heal")
 
 

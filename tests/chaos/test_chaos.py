@@ -1,6 +1,5 @@
 """Whatever happens to server, keeper, watchers and the way between them, no byte is lost or doubled."""
 
-import asyncio
 import os
 import random
 import time
@@ -10,6 +9,7 @@ import pytest
 
 from tests.chaos import faults
 from tests.chaos.world import World, world
+from tests.support import pass_time
 
 _BREATH = 0.5
 """Most seconds between two faults."""
@@ -38,7 +38,7 @@ async def _torment(made: World, seconds: float) -> None:
         [fault] = made.chance.choices(kinds, weights)
         print(f"chaos: {seconds - (end - time.monotonic()):5.1f} s {fault.__name__}", flush=True)
         await fault(made)
-        await asyncio.sleep(made.chance.uniform(0, _BREATH))
+        await pass_time(made.chance.uniform(0, _BREATH))
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ async def test_two_hundred_kills(short_tmp: Path) -> None:
         await made.begin(20)
         await made.watch()
         for _ in range(_KILLS):
-            await asyncio.sleep(made.chance.uniform(0, _BREATH))
+            await pass_time(made.chance.uniform(0, _BREATH))
             begin = time.monotonic()
             await faults.kill_server(made, absence=0.0)
             await made.client.info()

@@ -16,7 +16,7 @@ from execzmq.client.aio import AsyncClient, AsyncProcess
 from tests.chaos import commands, relay, witness
 from tests.chaos.commands import Record
 from tests.servers import MOST_MEMORY, ServerProcess
-from tests.support import deadline
+from tests.support import deadline, pass_time
 
 KINDS = ("writer", "terminal", "reader")
 _REPOSITORY = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ class World:
             data = chance.randbytes(chance.randrange(_PIECE))
             await process.write(data)
             record.add("stdin", data)
-            await asyncio.sleep(chance.uniform(0, 0.2))
+            await pass_time(chance.uniform(0, 0.2))
         await process.close_stdin()
         return record.told()
 

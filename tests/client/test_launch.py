@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,8 +118,7 @@ def test_error_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stopped_starter_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """One who holds the lock of starting and does nothing costs the others no more than the stated time."""
     monkeypatch.setattr(launch, "START_SECONDS", 0.05)
-    state = connection.private_folder(connection.state_folder("default"))
-    with launch._start_lock(state, deadline(5).left()), pytest.raises(RequestTimeout, match="somebody else"):
+    with launch.start_lock("default"), pytest.raises(RequestTimeout, match="somebody else"):
         launch.ensure_default()
 
 
@@ -131,6 +131,17 @@ async def test_found_without_a_thread(short_tmp: Path) -> None:
         assert await launch.ensure_server() == info
         assert launch.running() == info
     assert launch.running() is None
+
+
+def test_one_that_takes_over_is_waited_for() -> None:
+    """Its file names a process that lives, and no epoch; after that nobody is there."""
+    host = connection.host_id()
+    info = connection.ConnectionInfo("ipc", "/nowhere/s", 1, 2, 4, 3, 5, "k", pid=os.getpid(), host=host)
+    assert launch.listens(info)
+    assert not launch.listens(replace(info, epoch="e"))
+    assert not launch.listens(replace(info, host="another"))
+    assert not launch.listens(replace(info, pid=0))
+    assert not launch.listens(replace(info, pid=1 << 22))
 
 
 def _write_connection(prefix: str) -> connection.ConnectionInfo:

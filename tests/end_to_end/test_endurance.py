@@ -13,6 +13,7 @@ import pytest
 from execzmq.client.remote import RemoteBackend
 from tests.commands import all_events, kinds_of, words
 from tests.servers import ServerProcess, serving
+from tests.support import pass_time
 
 _OUTPUT = 20_000
 """Bytes that each command writes."""
@@ -54,7 +55,7 @@ def _size_of(path: str) -> int:
 async def _client(backend: RemoteBackend, numbers: range, begin: float, rate: float) -> None:
     """Start each command at its time, `number / rate` seconds after `begin`; follow every second one."""
     for number in numbers:
-        await asyncio.sleep(max(0.0, begin + number / rate - time.monotonic()))
+        await pass_time(max(0.0, begin + number / rate - time.monotonic()))
         process = await backend.start(words("head", "-c", str(_OUTPUT), "/dev/zero"))
         if number % 2:
             assert kinds_of(await all_events(process))[-1] == "closed"

@@ -18,6 +18,10 @@ from execzmq.keeper.launch import Launch, SpawnError
 ENV = {b"PATH": os.fsencode(os.path.dirname(sys.executable)) + b":/usr/bin:/bin"}
 
 
+UNKNOWN = -1
+"""What `Harness.exit` returns where nobody knows the status."""
+
+
 class Done(NamedTuple):
     """How a command ended, and all that it said."""
 
@@ -128,8 +132,8 @@ class Harness:
     def _on_process(self, process: SpawnedProcess) -> None:
         self.found[process.process_id] = process
 
-    def _on_exit(self, process_id: str, status: int, rusage: dict[str, float]) -> None:
-        self._exit_of(process_id).set_result((status, rusage))
+    def _on_exit(self, process_id: str, status: int | None, rusage: dict[str, float]) -> None:
+        self._exit_of(process_id).set_result((UNKNOWN if status is None else status, rusage))
 
     def _on_lost(self) -> None:
         self.is_lost = True

@@ -10,6 +10,7 @@ import pytest
 
 from execzmq.keeper import start
 from execzmq.keeper.client import KeeperLost
+from execzmq.keeper.handover import ProcessExit
 from execzmq.keeper.launch import SpawnError
 from tests.keeper.harness import Harness, keeper, launch, read_to_end, shell
 from tests.support import deadline, wait_until
@@ -26,6 +27,7 @@ async def test_exit_is_known_to_who_comes_late(short_tmp: Path) -> None:
         process = await own.client.spawn(shell("exit 9"))
         await own.exit("p")
         assert process.exit is not None
+        assert process.exit.status is not None
         assert os.waitstatus_to_exitcode(process.exit.status) == 9
         assert process.exit.ended_at >= process.started_at
         assert process.exit.rusage["max_rss"] > 0
@@ -284,7 +286,7 @@ async def test_an_end_is_told_once(short_tmp: Path, monkeypatch: pytest.MonkeyPa
     """Also where a command is found ended while the word of its end is still on the way."""
     async with keeper(short_tmp) as own:
         told: list[str] = []
-        monkeypatch.setattr(own.client, "_on_exit", lambda key, *rest: told.append(key))
-        own.client._on_ended({"op": "exit", "id": "found", "status": 0, "rusage": {}, "ended_at": 1.0})
+        monkeypatch.setattr(own.client._roster, "_on_exit", lambda key, *rest: told.append(key))
+        own.client._roster.ended(ProcessExit("found", 0, {}, 1.0))
         await own.settle()
         assert told == []

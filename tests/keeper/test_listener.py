@@ -11,7 +11,8 @@ import pytest
 
 from execzmq.keeper.client import KeeperRefused
 from execzmq.keeper.listener import Listener, connect, refusal
-from tests.keeper.harness import Harness
+from tests.keeper.harness import Harness, keeper, launch
+from tests.support import wait_until
 
 
 class Peer:
@@ -58,3 +59,48 @@ async def test_keeper_that_takes_no_connection_is_an_error_at_once(short_tmp: Pa
         for one in waiting:
             one.close()
         listener.close()
+
+
+def test_a_name_that_was_removed_is_made_anew(short_tmp: Path) -> None:
+    """Under the same descriptor, so that whoever waits for connections there goes on to."""
+    folder = os.fsencode(short_tmp)
+    listener = Listener(folder)
+    number = listener.fileno()
+    (short_tmp / "keeper.sock").unlink()
+    listener.mend()
+    listener.mend()
+    assert listener.fileno() == number
+    with connect(folder):
+        accepted = listener.accept()
+        assert accepted is not None
+        accepted.close()
+    short_tmp.rename(short_tmp.with_name("gone"))
+    listener.mend()
+    listener.close()
+
+
+def test_the_name_of_another_keeper_stays(short_tmp: Path) -> None:
+    """One that has lost its name to another neither takes it back nor away."""
+    folder = os.fsencode(short_tmp)
+    first = Listener(folder)
+    (short_tmp / "keeper.sock").unlink()
+    second = Listener(folder)
+    first.mend()
+    first.close()
+    connect(folder).close()
+    second.close()
+    assert not list(short_tmp.iterdir())
+
+
+async def test_an_orphaned_keeper_can_be_found_again(short_tmp: Path) -> None:
+    """Its name may be removed while its server lives or after that; the next server has its commands."""
+    async with keeper(short_tmp, "keep") as first:
+        process = await first.client.spawn(launch("sleep", "1000"))
+        process.close()
+        (short_tmp / "keeper.sock").unlink()
+    wait_until((short_tmp / "keeper.sock").exists)
+    (short_tmp / "keeper.sock").unlink()
+    wait_until((short_tmp / "keeper.sock").exists)
+    async with keeper(short_tmp) as second:
+        assert [found.pid for found in second.found.values()] == [process.pid]
+    await first.reap()

@@ -18,6 +18,7 @@ import pytest
 from execzmq.keeper.client import KeeperRefused
 from execzmq.keeper.launch import SpawnError, Tty
 from execzmq.keeper.listener import connect
+from execzmq.keeper.messages import PROTOCOL_VERSION
 from execzmq.keeper.start import KeeperProcess, KeeperStartError
 from execzmq.keeper.tree import parent_of
 from tests.keeper.harness import ENV, Harness, keeper, launch, read_to_end, read_until, shell
@@ -263,7 +264,8 @@ async def test_killed_server_loses_nothing(short_tmp: Path) -> None:
         assert own.client.pid == pid
         assert set(own.found) == {"lives", "ended", "terminal"}
         assert os.waitstatus_to_exitcode(await own.exit("ended")) == 37
-        assert await read_to_end(own.found["ended"].fds["stdout"]) == b"said\n"
+        in_the_log = (folder / "out.0").read_bytes() if (folder / "out.0").exists() else b""
+        assert in_the_log + await read_to_end(own.found["ended"].fds["stdout"]) == b"said\n"
         assert set(own.found["terminal"].fds) == {"pty", "mid_r", "mid_w"}
         assert await read_until(own.found["terminal"].fds["pty"], b"\n") == b"33 99\r\n"
         lives = own.found["lives"]
@@ -295,11 +297,82 @@ def _child_of(pid: int) -> int:
 
 
 async def test_orphaned_keeper_stays_for_unread_output(short_tmp: Path) -> None:
-    """Output that no server has read yet is not lost with the keeper."""
+    """Output that no server has read yet, and that it cannot store, is not lost with the keeper."""
     pid = await killed_server(short_tmp, "keep", command("a", "echo unread; exit 0"))
     async with keeper(short_tmp) as own:
         assert own.client.pid == pid
         assert await read_to_end(own.found["a"].fds["stdout"]) == b"unread\n"
+
+
+async def test_orphaned_keeper_stores_output_and_ends(short_tmp: Path) -> None:
+    """Commands run on and end though they write more than a pipe takes; all of it stands in their logs."""
+    pipe, terminal = short_tmp / "p" / "pipe", short_tmp / "p" / "terminal"
+    pid = await killed_server(
+        short_tmp,
+        "keep",
+        command("pipe", "head -c 300000 /dev/zero; echo err >&2; exit 3", folder=os.fsencode(pipe)),
+        command(
+            "terminal",
+            "head -c 300000 /dev/zero; echo ok; exit 4",
+            folder=os.fsencode(terminal),
+            tty=Tty(24, 80),
+        ),
+    )
+    await wait_gone(pid)
+    assert (pipe / "out.0").read_bytes() == bytes(300_000)
+    assert (pipe / "err.0").read_bytes() == b"err\n"
+    assert (terminal / "out.0").read_bytes() == bytes(300_000) + b"ok\r\n"
+    assert [json.loads((folder / "exit").read_bytes())["status"] for folder in (pipe, terminal)] == [
+        3 << 8,
+        4 << 8,
+    ]
+
+
+async def test_beyond_the_drain_limit_the_command_waits_for_a_server(short_tmp: Path) -> None:
+    """What does not go into the log stays in the pipe, and the command with it."""
+    folder = short_tmp / "p" / "a"
+    pid = await killed_server(
+        short_tmp,
+        "keep",
+        command(
+            "a", "head -c 300000 /dev/zero; exit 3", folder=os.fsencode(folder), drain_limit_bytes=100_000
+        ),
+    )
+    await asyncio.to_thread(wait_until, lambda: stored(folder) == 100_000)
+    async with keeper(short_tmp) as own:
+        assert own.client.pid == pid
+        assert await read_to_end(own.found["a"].fds["stdout"]) == bytes(200_000)
+        assert await own.exit("a") == 3 << 8
+        assert stored(folder) == 100_000
+        own.found["a"].close()
+
+
+def stored(folder: Path) -> int:
+    """Count the bytes of stdout in a log."""
+    return sum(path.stat().st_size for path in folder.glob("out.*"))
+
+
+async def test_a_server_reads_alone(short_tmp: Path) -> None:
+    """From the handover on the keeper moves nothing, and from the end of the connection on it does again."""
+    folder = short_tmp / "p" / "a"
+    line = "echo one; read x; echo two; read x; echo three"
+    pid = await killed_server(short_tmp, "keep", command("a", line, folder=os.fsencode(folder), stdin="pipe"))
+    await asyncio.to_thread(wait_until, lambda: stored(folder) == 4)
+    own = Harness()
+    await own.connect(short_tmp, "keep")
+    os.write(own.found["a"].fds["stdin"], b"\n")
+    assert await read_to_newline(own) == b"two\n"
+    os.write(own.found["a"].fds["stdin"], b"\n")
+    own.client.close()
+    own.found["a"].close()
+    await asyncio.to_thread(wait_until, lambda: (folder / "out.0").read_bytes() == b"one\nthree\n")
+    await wait_gone(pid)
+    await own.client.aclose()
+
+
+async def read_to_newline(own: Harness) -> bytes:
+    """Read a line of the command `a`."""
+    return await read_until(own.found["a"].fds["stdout"], b"\n")
 
 
 async def test_mode_end_kills_the_whole_tree_c12_c13(short_tmp: Path) -> None:
@@ -412,7 +485,7 @@ async def test_bad_messages_are_answered_and_nothing_dies(short_tmp: Path) -> No
             sock.send(body)
             assert json.loads(sock.recv(4096))["op"] == "error", body
         sock.send(b'{"op":"hello","version":99,"mode":"end","news":true}')
-        assert json.loads(sock.recv(4096))["version"] == 1
+        assert json.loads(sock.recv(4096))["version"] == PROTOCOL_VERSION
         assert json.loads(sock.recv(4096))["op"] == "ready"
     await process.ended
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from execzmq.keeper.launch import Launch, SpawnError, Tty
+from execzmq.keeper.launch import SEGMENT_BYTES, Launch, SpawnError, Tty
 from execzmq.keeper.messages import (
     FROM_KEEPER,
     FROM_SERVER,
@@ -43,6 +43,15 @@ def test_golden_messages_are_complete(direction: str) -> None:
     assert kinds == set(DIRECTIONS[direction])
 
 
+@pytest.mark.parametrize("direction", list(DIRECTIONS))
+def test_messages_of_the_version_before_are_read(direction: str) -> None:
+    """An upgrade meets the keeper that is there: what the older program says is understood."""
+    for line in (GOLDEN / f"v1_{direction}.json").read_bytes().splitlines():
+        message = decode(line, DIRECTIONS[direction])
+        if message["op"] == "spawn":
+            assert launch_from(message).segment_bytes == SEGMENT_BYTES
+
+
 def test_golden_spawn_is_what_a_launch_writes() -> None:
     """A launch with everything in it gives the golden message, and comes back from it."""
     full = Launch(
@@ -58,6 +67,7 @@ def test_golden_spawn_is_what_a_launch_writes() -> None:
         merge_stderr=True,
         folder=b"/state/p/train-7.00",
         drain_limit_bytes=1 << 20,
+        segment_bytes=1 << 16,
         held=True,
         passed={"block": 7},
     )

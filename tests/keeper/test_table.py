@@ -22,7 +22,7 @@ def table() -> Iterator[Table]:
     table = Table()
     yield table
     for record in table:
-        if record.status is None:
+        if not record.has_ended:
             record.kill()
             os.waitpid(record.pid, 0)
         table.forget(record)
@@ -68,6 +68,8 @@ def test_end_is_written_whole(table: Table, short_tmp: Path) -> None:
     assert os.listdir(folder) == ["exit"]
     assert json.loads((folder / "exit").read_bytes()) == {
         "id": "p",
+        "pid": record.pid,
+        "started_at": 1.0,
         "status": 3 << 8,
         "rusage": {"user": 0.5},
         "ended_at": 2.0,

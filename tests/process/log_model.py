@@ -1,10 +1,15 @@
 """What a log must be after any history: every event in a plain list, compared with what the log tells."""
 
+import contextlib
+import errno
 import os
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
+from execzmq.process.held import Memory
 from execzmq.process.index import RECORD_SIZE, Kind
 from execzmq.process.log import Dropped, OutputLog
 from execzmq.types.events import Stream
@@ -12,6 +17,7 @@ from tests.process.logs import STARTED
 
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 BUDGET = 32 * 1024
+MEMORY = 16 * 1024
 
 
 @dataclass(frozen=True)
@@ -41,19 +47,28 @@ class Model:
     least_kept: int = BUDGET
     cursors: set[int] = field(default_factory=set)
     has_shrunk: bool = False
+    room: int | None = None
+    lost: set[int] = field(default_factory=set)
 
     @classmethod
     def begin(cls, folder: Path, seed: int) -> "Model":
         """Return a log that has its first event."""
-        model = cls(folder, OutputLog(folder, 7, BUDGET), random.Random(seed))
+        log = OutputLog(folder, 7, BUDGET, Memory(MEMORY, 2 * MEMORY))
+        model = cls(folder, log, random.Random(seed))
         model.append("started", STARTED[1])
         return model
 
     # What may happen
 
     def take(self, step) -> None:
-        """Let happen what `step` names."""
+        """Let happen what `step` names, on a disk that may take little or nothing."""
+        with self._disk():
+            self._take(step)
+
+    def _take(self, step) -> None:
         match step:
+            case ("disk", room):
+                self.disk(room)
             case ("feed", stream, size):
                 self.feed(stream, size)
             case ("output", stream, size):
@@ -77,8 +92,18 @@ class Model:
     def feed(self, stream: Stream, size: int) -> None:
         """Add bytes that are no event yet."""
         data = self.random.randbytes(size)
-        self.log.feed(stream, data)
-        self.pending[stream] += data
+        while data:
+            if not self.log.room(stream):
+                self.commit(stream)
+            piece = data[: self.log.room(stream)]
+            try:
+                self.log.feed(stream, piece)
+            except OSError as error:
+                self._commit_all()
+                self.log.store.hold(error)
+                continue
+            self.pending[stream] += piece
+            data = data[len(piece) :]
 
     def commit(self, stream: Stream) -> None:
         """Make an event of them."""
@@ -91,6 +116,42 @@ class Model:
         assert (record.seq, record.length) == (len(self.told) + 1, len(data))
         assert self.log.read_output(record) == data
         self.told.append(Told("output", stream, record.offset, data))
+        if self.log.store.trouble is not None:
+            held = {event.record.seq for event in self.log.store.tail}
+            self.log.store.drop_held(None)
+            self.lost |= held - {event.record.seq for event in self.log.store.tail}
+            assert self.log.store.tail.bytes <= MEMORY
+
+    def _commit_all(self) -> None:
+        for stream in STREAMS:
+            self.commit(stream)
+
+    def disk(self, room: int | None) -> None:
+        """Let the disk have so many bytes left, and try it; `None` = as many as it likes."""
+        self.room = room
+        self._commit_all()
+        if self.log.store.trouble is not None:
+            assert self.log.recover() or room is not None
+
+    @contextlib.contextmanager
+    def _disk(self) -> Iterator[None]:
+        write, open_file = os.pwrite, os.open
+
+        def pwrite(fd: int, data: bytes, offset: int) -> int:
+            count = len(data) if self.room is None else min(self.room, len(data))
+            if self.room is not None:
+                self.room -= count
+            if data and not count:
+                raise OSError(errno.ENOSPC, "full")
+            return write(fd, data[:count], offset)
+
+        def opened(path: str, flags: int, mode: int = 0o777) -> int:
+            if self.room == 0 and flags & os.O_CREAT:
+                raise OSError(errno.ENOSPC, "full")
+            return open_file(path, flags, mode)
+
+        with mock.patch("os.pwrite", pwrite), mock.patch("os.open", opened):
+            yield
 
     def append(self, kind: Kind, payload: bytes) -> None:
         """Add an event that is no output."""
@@ -109,16 +170,18 @@ class Model:
         after = self.present()
         if keep_after is not None:
             assert {seq for seq in before if seq > keep_after} <= after
-        assert self.must_stay() <= after
+        assert self.must_stay() - self.lost <= after
 
     def crash(self, torn: int) -> None:
         """Lose the server: `torn` bytes of the last index record were not written."""
+        self.disk(None)
         self.log.close()
-        if self.log.is_on_disk and torn:
+        if self.log.is_on_disk and torn and not self.lost:  # else a hole shows: damage, and a new instance
             self._tear(torn)
         if not self.log.is_on_disk:
             self.told = self.told[:1]
-        self.log = OutputLog.open(self.folder, 7, BUDGET, now=3.0, first=[STARTED])
+        memory = Memory(MEMORY, 2 * MEMORY)
+        self.log = OutputLog.open(self.folder, 7, BUDGET, now=3.0, first=[STARTED], memory=memory)
         self.cursors.clear()
         assert not self.log.damaged
         self._learn()
@@ -205,7 +268,7 @@ class Model:
             lost = sum(told.output for seq, told in events if seq not in present)
             assert self.log.dropped[stream] == lost
             assert self.log.pending(stream) == len(self.pending[stream])
-        if self.log.is_on_disk:
+        if self.log.is_on_disk and self.log.store.trouble is None:
             files = sum(entry.stat().st_size for entry in os.scandir(self.folder))
             assert self.log.disk_bytes == files
 

@@ -23,6 +23,8 @@ class Notes:
         self.releases = 0
         self.strikes = 0
         self.pauses = 0
+        self.troubles: list[OSError] = []
+        self.recoveries = 0
 
     def event_recorded(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
         """Note an event."""
@@ -44,6 +46,14 @@ class Notes:
         """Count a time that writers begin to wait."""
         self.pauses += 1
 
+    def degraded(self, process: ManagedProcess, error: OSError) -> None:
+        """Note why the disk took nothing."""
+        self.troubles.append(error)
+
+    def recovered(self, process: ManagedProcess) -> None:
+        """Count a log that stands on disk again."""
+        self.recoveries += 1
+
     @property
     def kinds(self) -> list[str]:
         """Return the kinds of the events."""
@@ -62,19 +72,24 @@ def make_process(folder: Path, observer: Any, now: Any = lambda: 100.0, **more: 
     return ManagedProcess(spec, OutputLog(folder / spec.key, spec.instance, spec.log_budget), observer, now)
 
 
-def start(process: ManagedProcess, streams: tuple[Stream, ...] = ("stdout", "stderr")) -> dict[Stream, int]:
+def start(
+    process: ManagedProcess,
+    streams: tuple[Stream, ...] = ("stdout", "stderr"),
+    readers: Readers | None = None,
+) -> dict[Stream, int]:
     """Let it run as this Python itself, and return the writing ends of its streams."""
     writers: dict[Stream, int] = {}
     pumps = []
     for stream in streams:
         reader, writers[stream] = os.pipe()
         os.set_blocking(reader, False)
-        pumps.append(_pump(process, stream, reader))
+        pumps.append(make_pump(process, stream, reader, readers or Readers()))
     process.started(os.getpid(), os.pidfd_open(os.getpid()), pumps, None)
     return writers
 
 
-def _pump(process: ManagedProcess, stream: Stream, reader: int) -> StreamPump:
+def make_pump(process: ManagedProcess, stream: Stream, reader: int, readers: Readers) -> StreamPump:
+    """Return what moves the bytes of a pipe into the log of a process."""
     return StreamPump(
         stream,
         PipeSource(reader),
@@ -82,8 +97,9 @@ def _pump(process: ManagedProcess, stream: Stream, reader: int) -> StreamPump:
         before=process.streams.flush_others,
         commit=process.commit,
         ended=process.stream_ended,
+        refused=process.disk.refused,
         clock=lambda: 100.0,
-        readers=Readers(),
+        readers=readers,
     )
 
 

@@ -1,5 +1,6 @@
 """The journal gives back what was written, but for what a crash has torn or the disk has damaged."""
 
+import errno
 import logging
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from execzmq.process.journal import Journal, without_forgotten
+from tests.disk import fill_disk
 
 START = {"kind": "start", "process_id": "a", "instance": 1}
 END = {"kind": "end", "process_id": "a", "instance": 1, "exit_code": 0}
@@ -138,8 +140,103 @@ def test_compaction_keeps_what_is_asked_for(short_tmp: Path):
     assert os.listdir(short_tmp) == ["journal"]
 
 
+def test_what_a_full_disk_refuses_is_written_later_x03(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was noted comes first when there is room; what was not written is no record."""
+    path = short_tmp / "journal"
+    journal = Journal(path)
+    journal.append(START)
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        for record in (END, FORGET):
+            journal.note(record)
+        with pytest.raises(OSError, match="No space"):
+            journal.append({**START, "instance": 2})
+        assert not journal.catch_up()
+        assert (journal.owes, journal.is_behind) == (True, True)
+    journal.append({**START, "instance": 3})
+    assert (journal.owes, journal.is_behind, journal.catch_up()) == (False, False, True)
+    journal.close()
+    assert _replayed(path) == [START, END, FORGET, {**START, "instance": 3}]
+
+
+def test_a_half_written_record_is_taken_back(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk gets full within a line: nothing of it stays, however short the next one is."""
+    path = short_tmp / "journal"
+    journal = Journal(path)
+    journal.append(START)
+    write = os.pwrite
+
+    def half(fd: int, data: bytes, offset: int) -> int:
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fd, data[: len(data) // 2], offset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", half)
+        journal.note({**END, "long": "x" * 200})
+    assert _replayed(path) == [START]
+    assert path.read_bytes().count(b"\n") == 1
+    journal.close()
+
+
+def test_a_reserve_is_asked_for_once_x03(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where something can be spared the record is tried once more."""
+    errors: list[OSError] = []
+
+    def relieve(error: OSError) -> bool:
+        errors.append(error)
+        if len(errors) == 1:
+            patch.undo()
+        return True
+
+    journal = Journal(short_tmp / "journal", relieve)
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        journal.append(START)
+        fill_disk(patch)
+        with pytest.raises(OSError, match="No space"):
+            journal.append(END)
+    journal.close()
+    assert _replayed(short_tmp / "journal") == [START]
+    assert len(errors) == 2
+
+
+def test_a_compaction_that_fails_leaves_the_journal(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no half of a new one, whose room would be needed."""
+    path = short_tmp / "journal"
+    journal = Journal(path)
+    journal.append(START)
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        with pytest.raises(OSError, match="No space"):
+            journal.compact([START, END])
+    assert os.listdir(short_tmp) == ["journal"]
+    journal.append(END)
+    journal.close()
+    assert _replayed(path) == [START, END]
+
+
 def test_forget_takes_only_its_own_instance():
     """A process_id that was used again after a forget keeps its new life."""
     again = {**START, "instance": 2}
     assert without_forgotten([START, END, FORGET, again]) == [again]
     assert without_forgotten([START, again, END, FORGET]) == [again]
+
+
+def test_compaction_leaves_the_journal_of_another_alone(short_tmp: Path):
+    """Where the folder was removed it is written anew; where another has made one since, it is that one's."""
+    path = short_tmp / "journal"
+    journal = Journal(path)
+    journal.append(START)
+    path.unlink()
+    journal.compact([START])
+    assert _replayed(path) == [START]
+    path.unlink()
+    theirs = _written(path, END)
+    with pytest.raises(OSError, match="Stale"):
+        journal.compact([START])
+    assert path.read_bytes() == theirs
+    assert [one.name for one in short_tmp.iterdir()] == ["journal"]
+    journal.close()

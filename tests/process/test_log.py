@@ -31,6 +31,7 @@ STEP = (
     | st.tuples(st.just("commit"), STREAM)
     | st.tuples(st.just("notice"), st.binary(max_size=40))
     | st.tuples(st.just("shrink"), st.integers(0, BUDGET), st.none() | st.integers(0, 400))
+    | st.tuples(st.just("disk"), st.none() | st.just(0) | st.integers(1, 20_000))
     | st.tuples(st.just("crash"), st.just(0) | st.integers(1, RECORD_SIZE))
     | st.tuples(st.just("check"), st.integers(0, 400), st.integers(0, 8000), st.integers(1, 50))
 )
@@ -61,7 +62,7 @@ def test_long_history_is_told_whole_c61(seed: int, short_tmp: Path):
     model = Model.begin(short_tmp / "log", seed)
     for _ in range(60):
         stream = chance.choice(STREAMS)
-        match chance.randrange(6):
+        match chance.randrange(7):
             case 0 | 1:
                 model.take(("burst", stream, chance.randint(1, 120)))
             case 2:
@@ -73,6 +74,8 @@ def test_long_history_is_told_whole_c61(seed: int, short_tmp: Path):
                 model.take(("shrink", target, chance.choice((None, chance.randint(0, 3000)))))
             case 5:
                 model.take(("crash", chance.randint(0, RECORD_SIZE)))
+            case 6:
+                model.take(("disk", chance.choice((None, 0, chance.randint(1, 20_000)))))
     for after_seq in (0, *chance.sample(range(len(model.told)), 10)):
         model.check(after_seq, 16 * KIB, 300)
     model.log.close()

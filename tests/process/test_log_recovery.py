@@ -201,8 +201,8 @@ def test_crash_while_shrinking_keeps_the_truth(
     model.log.close()
 
 
-def test_full_disk_leaves_the_bytes_pending(log: OutputLog, monkeypatch: pytest.MonkeyPatch):
-    """A record that cannot be written takes no seq; later the same bytes become an event."""
+def test_a_record_that_the_disk_does_not_take_is_held(log: OutputLog, monkeypatch: pytest.MonkeyPatch):
+    """It has its seq and can be read; when there is room it is written, and a half written one is no harm."""
     add_output(log, b"first")
     log.feed("stdout", b"second")
     write = os.pwrite
@@ -214,13 +214,34 @@ def test_full_disk_leaves_the_bytes_pending(log: OutputLog, monkeypatch: pytest.
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
-        with pytest.raises(OSError, match="full"):
-            log.commit("stdout", 2.0)
-        with pytest.raises(OSError, match="full"):
-            log.append("notice", b"{}", 2.0)
-    assert (log.last_seq, log.pending("stdout")) == (2, 6)
-    assert log.commit("stdout", 2.0) is not None
-    log.append("notice", b"{}", 2.0)
+        assert log.commit("stdout", 2.0) is not None
+        log.append("notice", b"{}", 2.0)
+        assert not log.recover()
+    assert (log.last_seq, log.pending("stdout")) == (4, 0)
+    assert read_all(log)[1] == b"firstsecond"
+    assert log.recover()
     entries, output = read_all(reopen(log))
     assert output == b"firstsecond"
     assert [end_seq(entry) for entry in entries] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("rest", [b"", b"end"])
+def test_files_that_a_keeper_has_begun(log: OutputLog, rest: bytes):
+    """Where the keeper stored on no event is in two files, and the newest goes on, though it be empty."""
+    add_output(log, b"told ")
+    log.close()
+    size = 20_000
+    with open(log.folder / "out.0", "ab") as data:
+        data.write(bytes(size - 5))
+    (log.folder / f"out.{size}").write_bytes(rest)
+    again = OutputLog.open(log.folder, 7, 8 * size)  # so that a file is full with that
+    assert again.last_seq == 3 + bool(rest)
+    add_output(again, b"more")
+    assert again.read_output(again.page(again.last_seq - 1).entries[0]) == b"more"  # type: ignore[arg-type]
+    names = sorted(path.name for path in log.folder.glob("out.*"))
+    assert names == ["out.0", f"out.{size}"]
+    assert (log.folder / f"out.{size}").read_bytes() == rest + b"more"
+    again.close()
+    once_more = reopen(again)
+    assert (once_more.ends["stdout"], once_more.damaged) == (size + len(rest) + 4, False)
+    once_more.close()

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from execzmq.errors import Conflict, InvalidState, NotATerminal, ProcessNotRunni
 from execzmq.process import guards
 from execzmq.process.lifecycle import Life
 from execzmq.process.managed import ManagedProcess
+from execzmq.process.readers import Readers
 from execzmq.types.results import ExitResult
-from tests.process.processes import Notes, end, make_process, start
+from tests.process.processes import Notes, end, make_process, make_pump, start
 from tests.support import deadline
 
 
@@ -96,6 +98,42 @@ async def test_time_limit(short_tmp: Path) -> None:
     end(process, writers, 15)
     assert process.result is not None
     assert (process.result.cause, process.result.asked_by) == ("timed_out", "time limit")
+
+
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    """A command that an earlier life has started: its pid."""
+    with subprocess.Popen(["sleep", "60"]) as command:
+        yield command.pid
+        command.kill()
+
+
+@pytest.mark.parametrize("step", [-100_000.0, 100_000.0])
+async def test_a_step_of_the_clock_moves_no_time_limit(short_tmp: Path, step: float, sleeper: int) -> None:
+    """What is taken up is neither ended at once nor left to live for ever."""
+    notes = Notes()
+    clock = [1000.0]
+    process = make_process(short_tmp, notes, lambda: clock[0], timeout=1.5, drain_limit=0.1)
+    clock[0] += step
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    readers = Readers()
+    pumps = [make_pump(process, "stdout", reader, readers)]
+    process.resumed(sleeper, os.pidfd_open(sleeper), 1000.0, pumps, None)
+    await process.wait_change(0.05)
+    assert notes.strikes == 0
+    async with deadline(5):
+        while not notes.strikes:
+            await process.wait_change(0.01)
+    clock[0] -= 2 * step
+    process.exited(9, {})
+    async with deadline(5):
+        while not process.life.is_over:
+            await process.wait_change(0.05)
+    assert process.is_discarding
+    os.close(writer)
+    await until(process, lambda: not process.is_discarding)
+    readers.close()
 
 
 async def test_time_limit_of_an_ended_command(short_tmp: Path) -> None:

@@ -1,4 +1,4 @@
-"""When bytes become events: the gather rule, pauses, ends, and a disk that takes nothing for a while."""
+"""When bytes become events: the gather rule, pauses, ends, and a disk that takes nothing."""
 
 import asyncio
 import errno
@@ -44,6 +44,7 @@ class Rig:
             before=self._before,
             commit=self._commit,
             ended=self._ended,
+            refused=self.log.store.hold,
             clock=lambda: self.now,
             readers=self.readers,
         )
@@ -239,46 +240,59 @@ async def test_discard_counts(short_tmp: Path) -> None:
     rig.close()
 
 
-class FullDisk(PipeSource):
-    """A pipe whose bytes the disk does not take for some tries."""
-
-    def __init__(self, fd: int, tries: int) -> None:
-        super().__init__(fd)
-        self.tries = tries
-
-    def move(self, log: OutputLog, stream: Stream, limit: int) -> int:
-        """Fail as a full disk does."""
-        self.tries -= 1
-        if self.tries >= 0:
-            raise OSError(errno.ENOSPC, "full")
-        return super().move(log, stream, limit)
+def refuse(*arguments: object, **options: object) -> int:
+    """Do what a full disk does."""
+    raise OSError(errno.ENOSPC, "full")
 
 
-async def test_full_disk_is_tried_again(short_tmp: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A disk that takes nothing holds up the writer, costs little meanwhile, and loses nothing."""
+async def test_what_the_disk_does_not_take_is_taken_into_memory_x03(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer does not wait: what is pending on disk is an event, and what follows is in memory."""
     rig = Rig(short_tmp)
-    source = FullDisk(os.dup(rig.pumps["stdout"].fd), 2)
-    rig.pumps["stdout"].close()
-    rig.pumps["stdout"] = rig.pump("stdout", source)
     rig.pumps["stdout"].start()
-    rig.write(b"kept")
+    rig.write(b"first")
     await rig.until(1)
-    assert read_all(rig.log)[1] == b"kept"
-    assert source.tries == -1
-    assert "cannot be stored" in caplog.text
+    rig.write(b"second")
+    while not rig.log.pending("stdout"):  # noqa: ASYNC110  # no event tells it
+        await asyncio.sleep(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "splice", refuse)
+        rig.write(b"third")
+        await rig.until(3)
+        assert rig.committed == [("stdout", 5), ("stdout", 6), ("stdout", 5)]
+        assert rig.log.store.trouble is not None
+        assert read_all(rig.log)[1] == b"firstsecondthird"
     rig.close()
 
 
-async def test_full_disk_at_the_exit(short_tmp: Path) -> None:
-    """Draining does not fail where the disk is full; the bytes come when there is room."""
+async def test_full_disk_at_the_exit(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draining a whole pipe does not fail where the disk is full."""
     rig = Rig(short_tmp)
-    source = FullDisk(os.dup(rig.pumps["stdout"].fd), 1)
-    rig.pumps["stdout"].close()
-    rig.pumps["stdout"] = rig.pump("stdout", source)
-    rig.write(b"kept")
-    rig.pumps["stdout"].drain()
-    await rig.until(1)
-    assert read_all(rig.log)[1] == b"kept"
+    data = os.urandom(65536)
+    rig.write(data)
+    os.close(rig.writers.pop("stdout"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "splice", refuse)
+        rig.pumps["stdout"].drain()
+        rig.pumps["stdout"].drain()
+    assert rig.ended == ["stdout"]
+    assert read_all(rig.log)[1] == data
+    rig.close()
+
+
+async def test_a_stream_that_cannot_be_read_is_over(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, and not tried for ever."""
+    rig = Rig(short_tmp)
+    with monkeypatch.context() as patch:
+        for name in ("splice", "read"):
+            patch.setattr(os, name, refuse)
+        rig.write(b"x")
+        rig.pumps["stdout"].drain()
+    assert rig.ended == ["stdout"]
+    assert "cannot be read" in caplog.text
     rig.close()
 
 

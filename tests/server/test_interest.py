@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from execzmq.server import interest
 from execzmq.server.interest import Interest
 from execzmq.settings import MAX_TOPICS
 
@@ -21,18 +22,29 @@ def watched_by_hand(topics: list[bytes], process_id: str) -> bool:
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(TOPICS), st.integers(3, 5))))
 def test_interest_is_what_zeromq_would_deliver(steps: list[tuple[bool, bytes, int]]) -> None:
     """After any subscriptions and ends of them, a process is watched exactly if a message would arrive."""
-    interest = Interest()
+    seen = Interest()
     there: list[tuple[bytes, int]] = []
     for begins, topic, connection in steps:
         if begins:
-            interest.add(topic, connection)
+            seen.add(topic, connection)
             there.append((topic, connection))
         elif (topic, connection) in there:
-            interest.remove(topic, connection)
+            seen.remove(topic, connection)
             there.remove((topic, connection))
         for process_id in IDS:
-            assert interest.watches(process_id) == watched_by_hand([t for t, _ in there], process_id)
-    assert len(interest) == len({topic for topic, _ in there})
+            assert seen.watches(process_id) == watched_by_hand([t for t, _ in there], process_id)
+    assert len(seen) == len({topic for topic, _ in there})
+
+
+def test_no_more_is_remembered_than_is_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that starts one command after the other under one subscription costs no memory."""
+    monkeypatch.setattr(interest, "_MOST_VERDICTS", 10)
+    watched = Interest()
+    watched.add(b"p.a-", 3)
+    for number in range(100):
+        assert watched.watches(f"a-{number}")
+        assert not watched.watches(f"b-{number}")
+        assert len(watched._verdicts) <= 10
 
 
 def test_the_end_of_what_never_was_changes_nothing() -> None:

@@ -52,6 +52,12 @@ class Bench:
     def paused(self, process: ManagedProcess) -> None:
         """Needed by the protocol of observers only."""
 
+    def degraded(self, process: ManagedProcess, error: OSError) -> None:
+        """Needed by the protocol of observers only."""
+
+    def recovered(self, process: ManagedProcess) -> None:
+        """Needed by the protocol of observers only."""
+
     def close(self) -> None:
         """Leave nothing."""
         self.publisher.close()

@@ -1,0 +1,87 @@
+"""Own what a backend writes down of its processes, and what it does where the disk does not take it.
+
+The keeper forgets a command only when the journal knows its end. Knows nothing of how processes are started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from execzmq.backends.keeping import Keeping
+from execzmq.backends.records import end_record
+from execzmq.process.held import Memory
+from execzmq.process.journal import Journal
+from execzmq.process.managed import ManagedProcess
+from execzmq.process.shortage import Shortage
+
+
+class Recording:
+    """The journal of one state folder, and the memory for what the disk does not take.
+
+    Args:
+        make_room: called to let go of logs what may go, while the disk is full.
+    """
+
+    def __init__(self, folder: Path, keeping: Keeping, make_room: Callable[[], None]) -> None:
+        self.memory = Memory()
+        self._shortage = Shortage(folder, self.memory, make_room, self._catch_up)
+        self.journal = Journal(folder / "journal", self._shortage.refused)
+        self._keeping = keeping
+        self._unforgotten: list[str] = []
+
+    def replay(self) -> list[dict[str, Any]]:
+        """Return the records of earlier lives. Raises OSError: they cannot be read."""
+        self._shortage.begin()
+        return self.journal.replay()
+
+    def start(self) -> None:
+        """Take the reserve, when all that an earlier life has left is taken over."""
+        self._shortage.start()
+
+    def close(self) -> None:
+        """Write what is owed, as far as the disk takes it, and stop; idempotent."""
+        self._shortage.close()
+
+    def note(self, record: Mapping[str, Any]) -> None:
+        """Write a record now or later."""
+        self.journal.note(record)
+
+    def degraded(self, process: ManagedProcess, error: OSError) -> None:
+        """Try the disk again for a log; the next server is to know that its end may be missing."""
+        self._mark(process, True)
+        self._shortage.add(process, error)
+
+    def recovered(self, process: ManagedProcess) -> None:
+        """Note that a log stands on disk; that of one that is over is found there from now on."""
+        self._mark(process, False)
+        if process.life.is_over:
+            self.note(end_record(process))
+
+    def forgotten(self, process: ManagedProcess) -> None:
+        """Do nothing more for a log that is removed."""
+        self._shortage.remove(process)
+
+    def released(self, process: ManagedProcess) -> None:
+        """Let the keeper give up what it holds of a process, as soon as the journal knows its end."""
+        self._unforgotten.append(process.spec.key)
+        if not self.journal.owes:
+            self._let_keeper_forget()
+
+    def _let_keeper_forget(self) -> None:
+        keys, self._unforgotten = self._unforgotten, []
+        if self._keeping.is_connected:
+            for key in keys:
+                self._keeping.client.forget(key)
+
+    def _mark(self, process: ManagedProcess, on: bool) -> None:
+        if process.has_begun and not process.life.is_over and self._keeping.is_connected:
+            self._keeping.client.mark(process.spec.key, "degraded", on)
+
+    def _catch_up(self) -> bool:
+        """Write what the journal lacks; return whether that is done."""
+        if not self.journal.catch_up():
+            return False
+        self._let_keeper_forget()
+        return True
