@@ -1,7 +1,7 @@
 """Numbered datagrams there and back: `probe.py echo`, or `probe.py ask ADDRESS COUNT INTERVAL PATIENCE`.
 
-`echo` prints `ready` and ends with its stdin. `ask` waits PATIENCE seconds after its last question and prints
-one line for each answer, in the order in which they came: its number, and the seconds that it took.
+`echo` prints `ready` and ends with its stdin. `ask` prints a line for each answer, in the order in which they
+come: its number, and the seconds that it took. It waits at most PATIENCE seconds after its last question.
 """
 
 from __future__ import annotations
@@ -32,19 +32,23 @@ def ask(address: str, count: int, interval: float, patience: float) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as asker:
         asker.connect((address, _PORT))
-        begin = time.monotonic()
+        begin, missing = time.monotonic(), 0
         for number in range(count):
-            listen(asker, begin + number * interval)
+            missing = listen(asker, missing, begin + number * interval)
+            time.sleep(max(0.0, begin + number * interval - time.monotonic()))
             asker.send(f"{number} {time.monotonic()}".encode())
-        listen(asker, time.monotonic() + patience)
+            missing += 1
+        listen(asker, missing, time.monotonic() + patience)
 
 
-def listen(asker: socket.socket, until: float) -> None:
-    """Tell the answers that come until then."""
-    while (left := until - time.monotonic()) > 0:
+def listen(asker: socket.socket, missing: int, until: float) -> int:
+    """Tell the answers that come until then, or until none is missing; return how many are."""
+    while missing and (left := until - time.monotonic()) > 0:
         if select.select([asker], [], [], left)[0]:
             number, asked = asker.recv(64).split()
             print(int(number), time.monotonic() - float(asked))
+            missing -= 1
+    return missing
 
 
 if __name__ == "__main__":

@@ -59,7 +59,8 @@ class Program:
 
     async def ready(self) -> None:
         """Wait until it says so."""
-        assert await self._line() == b"ready\n"
+        line = await self._line()
+        assert line == b"ready\n", line
 
     async def said(self) -> dict[str, Any]:
         """Return what it says at its end."""
