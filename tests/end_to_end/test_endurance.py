@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from execzmq.client.remote import RemoteBackend
+from execzmq.settings import MIB
 from tests.commands import all_events, kinds_of, words
 from tests.servers import ServerProcess, serving
 from tests.support import pass_time
@@ -83,6 +84,7 @@ async def endure(clients: int, rate: float, seconds: float) -> tuple[Use, Use]:
         Use.median([use for at, use in seen if mark - part <= at <= mark]) for mark in (seconds / 2, seconds)
     )
     print(f"\n{clients} clients, {rate:g} starts/s, {seconds:g} s: half time {half}, end {end}")
+    print("MB in memory:", *(round(use.memory / MIB) for _, use in seen[:: max(1, len(seen) // 40)]))
     return half, end
 
 
