@@ -6,6 +6,8 @@ A page of a flood is then copied once instead of four times, and by the reader i
 from __future__ import annotations
 
 import os
+import stat
+from typing import Any
 
 from execzmq.errors import RemoteProtocolError
 from execzmq.protocol.values import read_response_from_wire
@@ -22,20 +24,26 @@ class StoredBytes:
 
     Args:
         path: of the file.
+        identity: device and inode that it has for the server.
         position: of the first byte in it.
         length: bytes of the page.
 
     Raises:
-        PageGone: it cannot be opened.
+        PageGone: it cannot be opened, or another file has the path here, as in a chroot.
     """
 
-    def __init__(self, path: bytes, position: int, length: int) -> None:
+    def __init__(self, path: bytes, identity: tuple[int, int], position: int, length: int) -> None:
         self._position = position
         self._length = length
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # One that waits for a writer must not make this client wait.
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError as error:
             raise PageGone from error
+        status = os.fstat(self._fd)
+        if (status.st_dev, status.st_ino) != identity or not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise PageGone
 
     def __len__(self) -> int:
         return self._length
@@ -71,10 +79,11 @@ def page_of(answer: Message) -> ReadResponse:
     path = content.get("file")
     if path is None:
         return read_response_from_wire(content, answer.buffers)
-    position, length = content.get("position"), content.get("length")
-    if b"\0" in path or position is None or length is None or min(position, length) < 0:
-        raise RemoteProtocolError("read_reply: file, position and length do not name a part of a file")
-    stored = StoredBytes(path, position, length)
+    numbers: list[Any] = [content.get(name) for name in ("device", "inode", "position", "length")]
+    if b"\0" in path or None in numbers or min(numbers) < 0:
+        raise RemoteProtocolError("read_reply: file and its numbers do not name a part of a file")
+    device, inode, position, length = numbers
+    stored = StoredBytes(path, (device, inode), position, length)
     try:
         return read_response_from_wire(content, answer.buffers, stored)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,9 +32,13 @@ class Dropped:
 
 @dataclass(slots=True, frozen=True)
 class Place:
-    """Bytes of a file from `position` on. A file of a log is only added to until it is unlinked."""
+    """Bytes of a file from `position` on. A file of a log is only added to until it is unlinked.
+
+    `identity` is the file's device and inode.
+    """
 
     path: str
+    identity: tuple[int, int]
     position: int
     length: int
 
@@ -210,7 +215,11 @@ class PageBuilder:
 
     def _place_of(self, run: _Run) -> Place | None:
         path = run.stream.path_of(run.segment) if self._by_file and self._filled >= _WORTH_A_FILE else None
-        return None if path is None else Place(path, run.offset - run.segment.start, run.end - run.offset)
+        if path is None:
+            return None
+        status = os.stat(path)
+        begin, length = run.offset - run.segment.start, run.end - run.offset
+        return Place(path, (status.st_dev, status.st_ino), begin, length)
 
     def _read_one(self, run: _Run) -> bytes:
         return run.stream.read(run.offset, run.end - run.offset)

@@ -144,6 +144,8 @@ METHODS: dict[str, Method] = {
             "instance: int",
             "events: list",
             "file?: bytes",
+            "device?: int",
+            "inode?: int",
             "position?: int",
             "length?: int",
             "next_seq: int",

@@ -59,7 +59,7 @@ class StateFolder:
 
     def key(self) -> str:
         """Return the key of all lives of this name, so that clients come back; the first one makes it."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
             if found := self._key_file.read_text(encoding="ascii").strip():
                 return found
         key = secrets.token_hex(32)
@@ -188,7 +188,8 @@ def check_format(folder: Path) -> None:
     """
     path = folder / FORMAT_NAME
     with contextlib.suppress(FileNotFoundError, ValueError):
-        found = json.loads(path.read_text()).get("format")
+        read = json.loads(path.read_text())
+        found = read.get("format") if isinstance(read, dict) else FORMAT  # junk is written anew
         if found != FORMAT:
             message = (
                 f"{path} has format {found}, this version writes {FORMAT}; use the version that wrote it"

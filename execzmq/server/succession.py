@@ -36,12 +36,13 @@ def take_over(name: str) -> StateFolder:
 
     Raises:
         Conflict: the one who serves it cannot be seen or be ended from here, or is this process itself.
-        ConnectionFailed: the folder is not this user's own, or this is a command of the keeper's.
+        ConnectionFailed: the folder is not this user's own, or this is a command of the keeper's, or the
+            keeper is stopped.
         VersionMismatch: a later version has written the folder. The one who serves it goes on.
     """
     folder = connection.state_folder(name)
     check_format(folder)
-    _refuse_descendants(folder)
+    _check_keeper(folder)
     limit = time.monotonic() + _LOOK_SECONDS
     while True:
         try:
@@ -89,8 +90,8 @@ def _inherit(name: str) -> None:
             connection.write_connection_file(path, replace(info, pid=os.getpid(), epoch=""))
 
 
-def _refuse_descendants(folder: Path) -> None:
-    """Find out before anyone is ended whether the keeper would refuse us as one of its own commands."""
+def _check_keeper(folder: Path) -> None:
+    """Find out before anyone is ended whether the keeper would refuse us, or not answer."""
     try:
         with listener.connect(os.fsencode(folder)) as sock:
             credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
@@ -99,3 +100,11 @@ def _refuse_descendants(folder: Path) -> None:
     keeper, _, _ = struct.unpack("iII", credentials)
     if is_descendant(os.getpid(), keeper):
         raise ConnectionFailed("a command of a server cannot replace it: start the new one from outside")
+    if _is_stopped(keeper):
+        raise ConnectionFailed(f"the keeper is stopped: let it go on by `kill -CONT {keeper}` and try again")
+
+
+def _is_stopped(pid: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b") ")[2][:1] == b"T"
+    return False

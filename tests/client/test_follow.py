@@ -187,7 +187,14 @@ async def test_pages_are_read_from_files_as_long_as_they_are_there(short_tmp: Pa
         if not message.content.get("by_file"):
             return fields, buffers
         stored.write_bytes(b"".join(buffers))
-        place = {"file": bytes(names.pop(0)), "position": 0, "length": stored.stat().st_size}
+        status = stored.stat()
+        place: dict[str, object] = {
+            "device": status.st_dev,
+            "inode": status.st_ino,
+            "position": 0,
+            "length": status.st_size,
+        }
+        place["file"] = bytes(names.pop(0))
         return {**fields, **place}, []
 
     server.handlers["read"] = read

@@ -1,5 +1,6 @@
 """The answer to a read whose output stands in a file."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ def answer(path: Path, **changes: Any) -> Message:
         "closed": False,
         "dropped_bytes": {},
         "file": bytes(path),
+        "device": path.parent.stat().st_dev,
+        "inode": path.stat().st_ino if path.exists() else 1,
         "position": len(BEFORE),
         "length": len(FIRST) + len(SECOND),
     }
@@ -67,9 +70,27 @@ def test_file_that_is_gone_is_told(stored: Path) -> None:
         page_of(answer(stored.parent))
 
 
+def test_another_file_of_that_path_is_not_read(stored: Path, tmp_path: Path) -> None:
+    """Nor a link to the very file, and one that would make the reader wait is not waited for."""
+    reply = answer(stored)
+    moved = stored.rename(tmp_path / "moved")
+    stored.symlink_to(moved)
+    with pytest.raises(PageGone):
+        page_of(reply)
+    stored.unlink()
+    stored.write_bytes(moved.read_bytes())
+    with pytest.raises(PageGone):
+        page_of(reply)
+    stored.unlink()
+    os.mkfifo(stored)
+    with pytest.raises(PageGone):
+        page_of(answer(stored))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
+        {"inode": None},
         {"position": None},
         {"length": None},
         {"position": -1},

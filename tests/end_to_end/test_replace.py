@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +111,28 @@ async def test_clients_and_watchers_go_on_after_a_short_pause(
                     assert after.epoch not in ("", before.epoch)
                     assert after.pid == server.now.pid
             await process.terminate(0.0)
+
+
+async def test_server_of_a_stopped_keeper_is_left_alone() -> None:
+    """Nobody could take its commands over: the new server says what to do, and the old one goes on."""
+    with lives() as server:
+        async with server.now.aclient() as client:
+            await client.start(["sleep", "1000"], process_id="p")
+            keeper = int(only_child_of(server.now.pid))
+            os.kill(keeper, signal.SIGSTOP)
+            try:
+                done = await asyncio.to_thread(execzmq, "serve", "--name", server.now.name, "--replace")
+            finally:
+                os.kill(keeper, signal.SIGCONT)
+            assert done.returncode == 125
+            assert f"kill -CONT {keeper}".encode() in done.stderr
+            assert (await client.run(["true"])).returncode == 0
+
+
+def only_child_of(pid: int) -> str:
+    """Return the process id of the one child of a process."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return child
 
 
 async def test_five_watching_programs_and_a_writer() -> None:

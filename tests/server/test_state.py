@@ -130,3 +130,17 @@ def test_a_file_that_cannot_be_removed_is_said_and_costs_nothing_else(
     assert not connection.runtime_file("one").exists()
     assert "cannot be removed" in caplog.text
     state.close()
+
+
+@pytest.mark.parametrize("junk", [b"[1]", b"null", b"\xff", b"{"])
+def test_junk_in_its_files_is_written_anew(junk: bytes) -> None:
+    """A server starts all the same, with another key where that was spoilt."""
+    first = StateFolder("one")
+    key = first.key()
+    first.close()
+    (first.path / "state.json").write_bytes(junk)
+    (first.path / "key").write_bytes(b"\xff\xfe")
+    again = StateFolder("one")
+    assert again.key() not in ("", key)
+    again.close()
+    assert json.loads((first.path / "state.json").read_text())["format"]

@@ -9,6 +9,7 @@ from typing import Any
 from execzmq.backends.local_process import LocalProcess
 from execzmq.errors import InvalidRequest
 from execzmq.process.managed import ManagedProcess
+from execzmq.process.paging import Place
 from execzmq.protocol.values import process_info_to_wire
 from execzmq.server import requests
 from execzmq.server.context import Context
@@ -119,13 +120,19 @@ def _page(
         "dropped_bytes": dict(log.dropped),
     }
     if page.place is not None:
-        place = page.place
-        content |= {
-            "file": os.fsencode(place.path),
-            "position": place.position,
-            "length": place.length,
-        }
+        content |= _place_of(page.place)
     return Reply(content, buffers)
+
+
+def _place_of(place: Place) -> dict[str, Any]:
+    device, inode = place.identity
+    return {
+        "file": os.fsencode(place.path),
+        "device": device,
+        "inode": inode,
+        "position": place.position,
+        "length": place.length,
+    }
 
 
 def wait(
