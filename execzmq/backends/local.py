@@ -125,9 +125,7 @@ class LocalBackend:
 
     def statistics(self) -> dict[str, int]:
         """Return what was counted since the start, and how much there is at the moment."""
-        table = self.table
-        now = {"alive": table.alive, "processes": len(table), "degraded": self._recording.degraded_count}
-        return {**self._counts, **now}
+        return {**self._counts, **_present(self.table), "degraded": self._recording.degraded_count}
 
     # ExecBackend
 
@@ -364,6 +362,10 @@ def _info_of(backend: LocalBackend) -> ServerInfo:
         started_at=backend.started_at,
         statistics=backend.statistics(),
     )
+
+
+def _present(table: ProcessTable) -> dict[str, int]:
+    return {"alive": table.alive, "processes": len(table)}
 
 
 def _scopes_of(table: ProcessTable) -> list[Scope]:
