@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from execzmq.client.aio import AsyncClient, AsyncProcess
 from execzmq.client.arguments import Command, StartOptions
@@ -22,6 +22,8 @@ from execzmq.client.signatures import options_from
 from execzmq.errors import ClientClosed
 from execzmq.types.events import Event, Gap, Output
 from execzmq.types.results import ExitResult, ProcessInfo, ReadResponse, ServerInfo, TerminateReport
+
+T = TypeVar("T")
 
 
 class Process:
@@ -44,15 +46,19 @@ class Process:
 
     def events(self, after_seq: int = 0) -> Generator[Event, None, None]:
         """Yield every event after `after_seq` once and in order; end after `Closed` or `Failed`."""
-        return iterate(self._client.portal, self._process.events(after_seq))
+        return self._iterate(self._process.events(after_seq))
 
     def output(self, after_seq: int = 0) -> Generator[Output | Gap, None, None]:
         """Yield the output as it comes, and a `Gap` where bytes are lost."""
-        return iterate(self._client.portal, self._process.output(after_seq))
+        return self._iterate(self._process.output(after_seq))
 
     def lines(self, after_seq: int = 0) -> Generator[str, None, None]:
         """Yield the lines of both streams without their ends; UTF-8, what is none is replaced."""
-        return iterate(self._client.portal, self._process.lines(after_seq))
+        return self._iterate(self._process.lines(after_seq))
+
+    def _iterate(self, source: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+        """Yield what comes; whoever has the generator has this process, and so the client, which lives on."""
+        yield from iterate(self._client.portal, source)
 
     def read(self, after_seq: int = 0, max_bytes: int | None = None, wait: float = 0.0) -> ReadResponse:
         """Return one page of the log, of at most `max_bytes` (`None` = 4 MiB); wait up to `wait` seconds."""

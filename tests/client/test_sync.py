@@ -224,6 +224,13 @@ def test_client_that_nobody_refers_to_is_closed() -> None:
     assert backend.calls == ["aclose"]
 
 
+def test_an_iteration_keeps_its_client() -> None:
+    """Also where nobody refers to anything but the iterator, as in one line."""
+    events = open_client().start(["echo", "x"]).events()
+    gc.collect()
+    assert [type(event) for event in events] == [Started, Output, Exited, Closed]
+
+
 def test_closed_client() -> None:
     """After `close`, which may come twice, calls are refused."""
     client = open_on(FakeBackend())
