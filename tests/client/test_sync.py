@@ -144,7 +144,7 @@ def test_reading_ahead_is_bounded() -> None:
 
 
 def _read_ahead(events: Any) -> Any:
-    return events.gi_frame.f_locals["ahead"]
+    return events.gi_yieldfrom.gi_frame.f_locals["ahead"]
 
 
 def test_dropped_iterator_is_closed() -> None:
