@@ -21,6 +21,7 @@ from execzmq.errors import (
     RequestTimeout,
     ServerLost,
 )
+from tests.client.clients import until
 from tests.client.fake_server import FakeServer, connected, connection_info
 from tests.support import child, ms
 
@@ -121,8 +122,7 @@ async def test_call_after_an_outage_waits_for_a_server_that_is_back(
         waiting = asyncio.ensure_future(connection.call("signal", {"process_id": "p", "signal": 2}))
         await server.until(lambda: bool(server.asked("signal")))
         server.close()
-        while connection.is_up:
-            await asyncio.sleep(ms(1))
+        await until(lambda: not connection.is_up)
         unsent = asyncio.ensure_future(connection.call("forget", {"process_id": "p"}))
         with pytest.raises(ServerLost, match="whether signal was done is not known"):
             await waiting
