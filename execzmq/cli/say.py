@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import termios
@@ -56,7 +57,8 @@ def notice(process_id: str, event: Notice) -> None:
     """Tell what a process's server has told of it."""
     data = event.data
     if event.kind == "degraded":
-        what = f"the disk takes nothing, output is held in memory ({data.get('text') or 'no reason'})"
+        reason = re.sub(r"^\[Errno \d+\] ", "", str(data.get("text") or "no reason"))
+        what = f"the disk takes nothing, output is held in memory ({reason})"
         line(f"{process_id}: {what}")
     elif event.kind == "recovered":
         lost = data.get("dropped_bytes")

@@ -65,7 +65,7 @@ def test_holders_are_named(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (Notice(3, "degraded", {"text": "no room"}), "p: the disk takes nothing, output is held"),
+        (Notice(3, "degraded", {"text": "[Errno 28] No room"}), "output is held in memory (No room)"),
         (Notice(4, "recovered", {"dropped_bytes": 4096}), "takes output again; 4,096 bytes were lost"),
         (Notice(4, "recovered", {"dropped_bytes": 0}), "takes output again\n"),
         (Notice(5, "later", {"what": 1}), "p: later"),
