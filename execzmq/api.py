@@ -106,14 +106,17 @@ class Popen(popen.Popen):
 
 
 class _Default:
-    """The client of this process for the default server, made at first use and after a fork anew."""
+    """The client of this process for the default server, made at first use and after a fork anew.
+
+    So it is where that has no connection: to connect starts a server where none runs, or awaits one.
+    """
 
     _lock = threading.Lock()
     _client: Client | None = None
 
     def __enter__(self) -> Client:
         with _Default._lock:
-            if _Default._client is None or not _Default._client.is_usable:
+            if _Default._client is None or not _is_up(_Default._client):
                 _Default._client = connect()
             self._used = _Default._client
         return self._used
@@ -125,6 +128,15 @@ class _Default:
             with _Default._lock:  # the next use starts the server that is gone
                 if _Default._client is self._used:
                     _Default._client = None
+
+
+def _is_up(client: Client) -> bool:
+    from execzmq.client.remote import RemoteBackend
+
+    if not client.is_usable:
+        return False
+    backend = client.aio.backend
+    return not isinstance(backend, RemoteBackend) or backend.is_up
 
 
 async def _connected(name: str | None) -> AsyncClient:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 import execzmq
 from execzmq import api
+from execzmq.client import core
 from execzmq.connection import state_folder
-from tests.support import child, ms
+from tests.support import child, ms, wait_until
 
 ROOT = Path(execzmq.__file__).parents[1]
 
@@ -88,6 +90,30 @@ print(execzmq.run("echo done", text=True).stdout, end="")
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     assert execzmq.attach("left").info().state == "running"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_functions_after_an_outage(
+    default_server: None, monkeypatch: pytest.MonkeyPatch, is_given_up: bool
+) -> None:
+    """The functions of the package start a server where none runs any more, old handles find it then."""
+    monkeypatch.setattr(core, "SERVER_GONE", ms(200) if is_given_up else ms(10_000))
+    process = execzmq.start("read x; echo $x", stdin=True)
+    client = api._Default._client
+    assert client is not None
+    if is_given_up:
+        events = process.events(after_seq=1)
+    os.kill(client.info().pid, signal.SIGKILL)
+    if is_given_up:
+        with pytest.raises(execzmq.ServerLost):
+            next(events)
+    else:
+        wait_until(lambda: not client.aio.backend.is_up)  # type: ignore[attr-defined]  # a remote one
+    monkeypatch.setattr(core, "SERVER_GONE", ms(10_000))
+    assert execzmq.run("echo hi", text=True).stdout == "hi\n"
+    assert process.write(b"back\n") == 5
+    assert process.wait(closed=True).returncode == 0
 
 
 def test_no_such_server() -> None:

@@ -7,7 +7,9 @@ import os
 import platform
 import resource
 import shutil
+import socket
 import stat
+import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,7 +53,9 @@ class Finding:
 @on_option
 @json_option
 def doctor_command(on: str | None, as_json: bool) -> int:
-    """Check versions, folders, modes, limits and the server; say what to do about what is not well.
+    """Check versions, folders, modes, limits, server and keeper; say what to do about what is not well.
+
+    The folders, the log and the keeper are those of the server that --on names.
 
     The exit status is 1 where something is not well.
     """
@@ -59,7 +63,7 @@ def doctor_command(on: str | None, as_json: bool) -> int:
 
 
 async def _doctor(on: str | None, as_json: bool) -> int:
-    findings = [*_here(), *await _server(on)]
+    findings = [*_here(_name_of(on)), *await _server(on)]
     if as_json:
         say.listing(json.dumps([plain(one) for one in findings], indent=2))
     else:
@@ -70,13 +74,23 @@ async def _doctor(on: str | None, as_json: bool) -> int:
     return 0 if all(one.ok for one in findings) else 1
 
 
-def _here() -> Iterator[Finding]:
+def _name_of(on: str | None) -> str:
+    """Return the name of the server that is looked at, also where its connection file's path was given."""
+    if on is None or "/" not in on:
+        return on or settings.DEFAULT_NAME
+    path = Path(on).absolute()
+    return path.parent.name if path.name == "connection.json" else path.stem.removeprefix("execzmq-")
+
+
+def _here(name: str) -> Iterator[Finding]:
     yield _versions()
     yield _system()
-    state = connection.state_folder(settings.DEFAULT_NAME)
+    state = connection.state_folder(name)
     yield _folder("state folder", state)
     yield _disk(state)
-    yield _sockets()
+    yield _log(state)
+    yield _keeper(state)
+    yield _sockets(name)
     yield _folder("connection files", connection.jupyter_runtime_folder())
     yield _limit("open files", resource.RLIMIT_NOFILE, _FEW_DESCRIPTORS, "ulimit -n")
     yield _limit("processes", resource.RLIMIT_NPROC, _FEW_PROCESSES, "ulimit -u")
@@ -143,8 +157,35 @@ def _disk(state: Path) -> Finding:
     return Finding("disk", free >= _LITTLE_DISK, f"{size(free)} free at {present}", remedy)
 
 
-def _sockets() -> Finding:
-    folder = connection.socket_folder(settings.DEFAULT_NAME)
+def _log(state: Path) -> Finding:
+    log = state / LOG_NAME
+    text = (
+        f"{log}"
+        if log.exists()
+        else f"none in {state}; a server in the foreground or a service logs to its stderr"
+    )
+    return Finding("log", True, text)
+
+
+def _keeper(state: Path) -> Finding:
+    """Tell who holds the server's commands; whoever listens in the state folder is that."""
+    from execzmq.keeper.listener import connect
+
+    try:
+        with connect(os.fsencode(state)) as link:
+            pid, _, _ = struct.unpack("iII", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    except FileNotFoundError:
+        return Finding("keeper", True, "none runs")
+    except ConnectionRefusedError:
+        remedy = "start the server again: it says what is known of the commands that were left"
+        return Finding("keeper", False, "it has died without the end of its commands being known", remedy)
+    except OSError as error:
+        return Finding("keeper", False, f"it cannot be reached: {error.strerror}", "see the server's log")
+    return Finding("keeper", True, f"alive (pid {pid})")
+
+
+def _sockets(name: str) -> Finding:
+    folder = connection.socket_folder(name)
     found = _folder("sockets", folder)
     if found.ok and not os.environ.get("XDG_RUNTIME_DIR"):
         return Finding("sockets", True, f"{found.text} (XDG_RUNTIME_DIR is not set)")

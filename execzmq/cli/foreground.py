@@ -48,6 +48,9 @@ async def copy(
                 elif isinstance(event, events.Gap):
                     await output.finish()
                     say.gap(event)
+                elif isinstance(event, events.Notice):
+                    await output.finish()
+                    say.notice(process.process_id, event)
                 elif isinstance(event, events.Exited):
                     result = event.result
                     scope.reschedule(None if drain is None else loop.time() + drain)

@@ -137,6 +137,9 @@ async def _print_log(
                 elif isinstance(event, events.Gap):
                     await output.finish()
                     say.gap(event)
+                elif isinstance(event, events.Notice):
+                    await output.finish()
+                    say.notice(process.process_id, event)
                 if last_seq is not None and events.last_seq_of(event) >= last_seq:
                     break
         await output.finish()

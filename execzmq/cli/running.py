@@ -131,9 +131,9 @@ def _found_again(process: ExecProcess) -> Iterator[None]:
     """Where the server is lost, tell how its command is found when there is one again."""
     try:
         yield
-    except ConnectionFailed:
-        say.line(f"once a server runs again, `execzmq attach {process.process_id}` goes on with the command")
-        raise
+    except ConnectionFailed as error:
+        step = f"once a server runs again, `execzmq attach {process.process_id}` goes on with the command"
+        raise ConnectionFailed(f"{error.message}; {step}") from None
 
 
 def _terminal(tty: bool) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import termios
@@ -12,7 +13,7 @@ from pathlib import Path
 import click
 
 from execzmq import errors
-from execzmq.types.events import Gap
+from execzmq.types.events import Gap, Notice
 from execzmq.types.results import ExitResult
 
 TIMED_OUT = 124
@@ -52,6 +53,20 @@ def gap(event: Gap) -> None:
     line(f"{event.bytes:,} bytes are no longer in the log here (events {event.from_seq} to {event.to_seq})")
 
 
+def notice(process_id: str, event: Notice) -> None:
+    """Tell what a process's server has told of it."""
+    data = event.data
+    if event.kind == "degraded":
+        reason = re.sub(r"^\[Errno \d+\] ", "", str(data.get("text") or "no reason"))
+        what = f"the disk takes nothing, output is held in memory ({reason})"
+        line(f"{process_id}: {what}")
+    elif event.kind == "recovered":
+        lost = data.get("dropped_bytes")
+        line(f"{process_id}: the disk takes output again{f'; {lost:,} bytes were lost' if lost else ''}")
+    else:
+        line(f"{process_id}: {event.kind} {data}")
+
+
 def failure(error: BaseException) -> int:
     """Tell of an error in one line and return the exit status for it."""
     if isinstance(error, BrokenPipeError) and not isinstance(error, errors.ExecZMQError):
@@ -62,6 +77,8 @@ def failure(error: BaseException) -> int:
 
 def text_of(error: BaseException) -> str:
     """Return what a person is told of an error, in one line."""
+    if isinstance(error, errors.InstanceChanged):
+        return f"{error}; `execzmq logs` shows what it has said since"
     if isinstance(error, errors.ExecZMQError):
         return str(error)
     if isinstance(error, OSError):
@@ -98,6 +115,9 @@ def end(process_id: str, result: ExitResult) -> int:
     """Tell what the exit status alone does not say of a command's end, and return the status."""
     if result.cause == "timed_out":
         line(f"{process_id} was ended at its time limit")
+    elif result.cause == "server_lost":
+        cure = f"it may run on; `execzmq kill {process_id}` ends it"
+        line(f"how {process_id} ended is not known ({result.cause}): {cure}")
     elif result.returncode is None:
         line(f"{process_id} is over, but how it ended is not known ({result.cause}); see `execzmq doctor`")
     elif result.cause not in ("exited", "signaled"):

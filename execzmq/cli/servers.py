@@ -9,13 +9,13 @@ import os
 
 import click
 
-from execzmq.cli import say
+from execzmq.cli import absent, say
 from execzmq.cli.input import readable
 from execzmq.cli.listing import width
 from execzmq.cli.options import json_option, on_option
 from execzmq.cli.session import go, locate
 from execzmq.cli.text import printable, table
-from execzmq.client.known import Known, known
+from execzmq.client.known import Known, connection_file, known, left_alone
 from execzmq.connection import ConnectionInfo, host_id
 from execzmq.errors import ConnectionFailed, RequestTimeout
 
@@ -26,18 +26,25 @@ END_SECONDS = 30.0
 @click.command("connections", short_help="List servers.")
 @json_option
 def connections_command(as_json: bool) -> int:
-    """List the connection files that are here, and whether anyone listens; keys are never shown."""
+    """List the connection files that are here, and whether anyone listens; keys are never shown.
+
+    A server is `ended` where it left its commands running: the next one of its name takes them over.
+    """
     return go(_connections(as_json))
 
 
 async def _connections(as_json: bool) -> int:
-    found = known()
+    found, left = known(), left_alone()
     if as_json:
-        say.listing(json.dumps([_entry(one) for one in found], indent=2))
+        ended = [{"name": name, "state": "ended", "file": str(connection_file(name))} for name in left]
+        say.listing(json.dumps([*map(_entry, found), *ended], indent=2))
         return 0
     rows = [("NAME", "STATE", "PID", "HOST", "FILE"), *map(_row, found)]
+    rows += [(name, "ended", "-", "-", str(connection_file(name))) for name in left]
     for line in table(rows, width()):
         say.listing(line)
+    for name in left:
+        say.line(absent.left_alone(name))
     return 0
 
 
@@ -79,9 +86,13 @@ async def _shutdown_all() -> int:
     found = [one.info for one in known() if one.info is not None and one.is_alive]
     living = [info for info in found if info.transport == "ipc"]  # the others may be on other hosts
     dead = [one for one in known() if one.info is not None and not one.is_alive and _is_here(one.info)]
-    if not living and not dead:
+    left = left_alone()
+    if not living and not dead and not left:
         say.line("no server runs")
     status = 0
+    for name in left:
+        say.line(f"{absent.left_alone(name)}, and may be shut down then")
+        status = say.FAILED
     for one in dead:
         say.line(f"the server {one.name} has died: what it ran may go on; start and end it again to end that")
         status = say.FAILED

@@ -8,6 +8,7 @@ import logging
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -50,8 +51,18 @@ END_LIMIT = 120.0
     metavar="S",
     help="End after S seconds without a process or a client.  [default: never]",
 )
-@click.option("--replace", is_flag=True, help="Take over from the server of that name, if one runs.")
-@click.option("-d", "--detach", is_flag=True, help="Leave it running in the background once it is ready.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Take over from the server of that name, if one runs, and end it; commands run on."
+    " Its options are not carried over: give them again.",
+)
+@click.option(
+    "-d",
+    "--detach",
+    is_flag=True,
+    help="Leave it running in the background once it is ready; its log is server.log in its state folder.",
+)
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--lock-fd", type=int, hidden=True)
 def serve_command(name: str, replace: bool, detach: bool, **options: Any) -> int:
@@ -100,19 +111,35 @@ async def _serve(name: str, chosen: settings.Settings, lent: list[int], *, repla
         manager.is_ready()
         if not lent:
             say.line(f"server {name} is ready; clients: execzmq run --on {name} -- COMMAND")
-            return
-        with contextlib.suppress(OSError):  # whoever started it has stopped waiting
-            os.write(lent[0], b"ready\n")
-        for fd in lent:
-            os.close(fd)
+        _tell(lent, "ready")
 
-    with contextlib.ExitStack() as starting:
+    with contextlib.ExitStack() as starting, _failure_told(lent):
         if replace:
             if not lent:  # else whoever started it holds the lock
                 starting.enter_context(_nobody_else_starts(name))
             manager.takes_over()
         await serve(name, chosen, ready, _must_end, replace=replace)
     return 0
+
+
+@contextlib.contextmanager
+def _failure_told(lent: list[int]) -> Iterator[None]:
+    """Tell whoever waits for the server why it does not start: its log may be on a full disk."""
+    try:
+        yield
+    except Exception as error:
+        _tell(lent, " ".join(say.text_of(error).split()))
+        raise
+
+
+def _tell(lent: list[int], word: str) -> None:
+    """Tell whoever has lent descriptors how the start has gone, and give them back; once."""
+    with contextlib.suppress(OSError):  # it has stopped waiting
+        if lent:
+            os.write(lent[0], f"{word}\n".encode(errors="replace"))
+    for fd in lent:
+        os.close(fd)
+    lent.clear()
 
 
 def _nobody_else_starts(name: str) -> contextlib.AbstractContextManager[int]:

@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from execzmq.cli import say
-from execzmq.errors import ConnectionFailed, InvalidRequest, ProcessNotFound
+from execzmq.cli import absent, say
+from execzmq.errors import ConnectionFailed, InvalidRequest, ProcessNotFound, ServerLost
 from execzmq.settings import DEFAULT_NAME
 
 if TYPE_CHECKING:
@@ -45,10 +45,16 @@ async def connected(on: str | None, *, start: bool = False) -> AsyncIterator[Rem
 
     Raises:
         ConnectionFailed: none runs, or it does not answer.
+        ServerLost: it has gone meanwhile; says what to do next, unless the server was to be started.
     """
     backend = await _open(on, start=start)
     try:
         yield backend
+    except ServerLost as error:
+        if start:
+            raise  # to do the same again would start the command again
+        step = f"start a server by {absent.starters(on)}, then do the same again"
+        raise ServerLost(f"{error.message}; {step}") from None
     finally:
         await backend.aclose()
 
@@ -69,6 +75,7 @@ async def locate(on: str | None, *, start: bool = False) -> ConnectionInfo:
     """Return how to reach a server; see `connected`."""
     from execzmq import connection
     from execzmq.client import launch
+    from execzmq.client.known import left_alone
 
     if _is_default(on):
         info = await launch.ensure_server() if start else launch.running()
@@ -79,6 +86,8 @@ async def locate(on: str | None, *, start: bool = False) -> ConnectionInfo:
     try:
         path = connection.find(on)
     except ConnectionFailed:
+        if on in left_alone():
+            raise ConnectionFailed(absent.left_alone(on)) from None
         raise ConnectionFailed(
             f"no server {on!r} here; `execzmq connections` lists those there are"
         ) from None
@@ -92,14 +101,17 @@ async def locate(on: str | None, *, start: bool = False) -> ConnectionInfo:
 
 
 def _no_default() -> str:
-    """Say that there is no default server, and what of one that has died."""
+    """Say that there is no default server, and what of one that has died or left its commands."""
     from execzmq import connection
+    from execzmq.client.known import left_alone
 
     info: ConnectionInfo | None
     try:
         info = connection.load(connection.state_folder(DEFAULT_NAME) / "connection.json")
     except ConnectionFailed:
         info = None
+    if info is None and DEFAULT_NAME in left_alone():
+        return absent.left_alone(DEFAULT_NAME)
     if info is None or info.host != connection.host_id():
         return "no default server runs; `execzmq run` or `execzmq start` starts one"
     return (

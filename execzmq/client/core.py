@@ -15,14 +15,15 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from execzmq.client.cursors import ToldCursors
+from execzmq.client.launch import listens
 from execzmq.client.links import Links, LinkState
 from execzmq.client.requester import Answer, Content, OnDone, PendingCall, Requester
+from execzmq.client.silence import UNASKED, lost, lost_with, nobody, stopped, stuck, unanswered
 from execzmq.client.topics import Topics
 from execzmq.connection import Channel, ConnectionInfo
 from execzmq.errors import (
     AuthenticationFailed,
     ClientClosed,
-    ConnectionFailed,
     ExecZMQError,
     RequestTimeout,
     ServerLost,
@@ -61,7 +62,7 @@ class Connection:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._phase: Phase = "down"
-        self._down_since = self._loop.time()
+        self._is_given_up = False
         self._refused: ExecZMQError | None = None
         self._settling: asyncio.Task[None] | None = None
         self.cursors = ToldCursors(self.renew)
@@ -96,7 +97,9 @@ class Connection:
             answer = await self._ask("kernel_info", {}, timeout=seconds)
             await self.topics.settle(seconds)
         except (RequestTimeout, ServerLost):
-            raise await self._why_silent(seconds) from None
+            if self._phase == "down":
+                raise nobody(self.info, seconds) from None
+            raise (unanswered(seconds) if await self.heart_beats() else stuck(self.info, seconds)) from None
         return answer
 
     async def aclose(self) -> None:
@@ -120,17 +123,22 @@ class Connection:
             self._settling.cancel()
             await asyncio.wait((self._settling,))
 
+    @property
+    def is_up(self) -> bool:
+        """Tell whether a server answers at the moment, as far as this client has noticed."""
+        return self._phase == "ready"
+
     def new_process_id(self) -> str:
         """Return an id that no other process has and whose broadcasts this client gets already."""
         self._processes += 1
         return f"{self.prefix}-{self._processes}"
 
     def check_usable(self) -> None:
-        """Return if requests can be made.
+        """Return if requests can be made, or soon: a server that is back is given the stated time anew.
 
         Raises:
             ClientClosed: it is closed, or this is a forked child.
-            ServerLost: there has been no connection for the stated time.
+            ServerLost: there has been no connection for the stated time, and nobody listens there.
             AuthenticationFailed, RequestRejected: the server has refused this client.
         """
         if os.getpid() != self._pid:
@@ -139,8 +147,10 @@ class Connection:
             raise ClientClosed("this client is closed")
         if self._refused is not None:
             raise self._refused
-        if self._phase == "down" and self._loop.time() - self._down_since >= SERVER_GONE:
-            raise _lost()
+        if self._is_given_up:
+            if not listens(self.info):
+                raise lost(UNASKED)
+            self._await_server()
 
     async def call(
         self,
@@ -169,7 +179,9 @@ class Connection:
                 raise
             beats = await self.heart_beats()
             state = (
-                "its heart beats, so it is busy" if beats else "nor does its heart beat: it may be stopped"
+                "its heart beats, so it is busy"
+                if beats
+                else f"nor does its heart beat: {stopped(self.info)}"
             )
             raise RequestTimeout(f"{error.message}; {state}", beats=beats) from None
 
@@ -251,10 +263,12 @@ class Connection:
 
     def _refuse(self, error: ExecZMQError) -> None:
         self._refused = error
-        self._end_waiting(error)
+        self._requester.fail_all(error)
+        self.topics.fail_all(error)
 
     def _greet(self) -> None:
         self._phase = "greeting"
+        self._is_given_up = False
         self._gone_timer.cancel()
         self._requester.on_new_link(_GREETINGS)
         self._lease(self._on_greeted)
@@ -292,30 +306,21 @@ class Connection:
             return
         self._phase = "down"
         self._requester.shut_gate()
-        self._down_since = self._loop.time()
+        self._await_server()
+
+    def _await_server(self) -> None:
+        self._is_given_up = False
         self._gone_timer = self._loop.call_later(SERVER_GONE, self._on_gone)
 
     def _on_gone(self) -> None:
         if self._phase == "down":
-            self._end_waiting(_lost())
-
-    def _end_waiting(self, error: ExecZMQError) -> None:
-        self._requester.fail_all(error)
-        self.topics.fail_all(error)
+            self._is_given_up = True
+            self._requester.fail_each(lost_with)
+            self.topics.fail_all(lost())
 
     def _on_status(self, epoch: str, _status: str) -> None:
         if self._phase == "ready" and epoch != self.epoch:
             self.renew()
-
-    async def _why_silent(self, seconds: float) -> ExecZMQError:
-        if self._phase == "down":
-            return ConnectionFailed(f"nobody answers at {self.info.endpoint('shell')} within {seconds:g} s")
-        if await self.heart_beats():
-            return AuthenticationFailed(
-                f"the server's heart beats, but it has not answered for {seconds:g} s: most likely the key of"
-                " the connection file is not its key, or else it is very busy"
-            )
-        return RequestTimeout(f"the server is there but has not moved for {seconds:g} s: it may be stopped")
 
     # The lease.
 
@@ -349,10 +354,3 @@ def _setter(future: asyncio.Future[Message]) -> OnDone:
             future.set_exception(answer)
 
     return on_done
-
-
-def _lost() -> ServerLost:
-    return ServerLost(
-        f"no connection to the server for {SERVER_GONE:g} s: what was asked last may be done or not;"
-        " its commands go on, and the next server of its name takes them over"
-    )

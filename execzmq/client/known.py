@@ -11,6 +11,9 @@ from execzmq.connection import ConnectionInfo
 from execzmq.errors import ConnectionFailed
 from execzmq.settings import DEFAULT_NAME
 
+_KEEPER = "keeper.sock"
+"""Name that the keeper of a server has in the state folder until it ends in order."""
+
 
 @dataclass(slots=True, frozen=True)
 class Known:
@@ -39,6 +42,18 @@ def known() -> list[Known]:
     for path in sorted(connection.state_folder(DEFAULT_NAME).parent.glob("*/connection.json")):
         found[path.parent.name] = path  # that of this host, where a home is shared
     return [_look_at(name, found[name]) for name in sorted(found)]
+
+
+def left_alone() -> list[str]:
+    """Return the names of the servers of this host that have ended in order and whose commands run on."""
+    root = connection.state_folder(DEFAULT_NAME).parent
+    names = (path.parent.name for path in root.glob(f"*/{_KEEPER}"))
+    return sorted(name for name in names if not connection_file(name).exists())
+
+
+def connection_file(name: str) -> Path:
+    """Return where a server of this host has its own connection file."""
+    return connection.state_folder(name) / "connection.json"
 
 
 def _look_at(name: str, path: Path) -> Known:

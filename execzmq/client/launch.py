@@ -196,7 +196,8 @@ def _start(name: str, state: Path, lock: int, deadline: float, options: Sequence
     if answer is None:
         raise RequestTimeout(f"the server {name!r} is not ready after {START_SECONDS:g} s: see {log}")
     if answer != b"ready\n":
-        raise ConnectionFailed(f"the server {name!r} did not start: {_last_line(log)} (more in {log})")
+        said = answer.decode(errors="replace").strip() or _last_line(log)
+        raise ConnectionFailed(f"the server {name!r} did not start: {said} (more in {log})")
 
 
 def _spawn(name: str, log: Path, told: int, lock: int, options: Sequence[str]) -> None:

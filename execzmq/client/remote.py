@@ -13,9 +13,10 @@ from execzmq.client.core import Connection
 from execzmq.client.follow import Early, Follower
 from execzmq.client.launch import listens
 from execzmq.client.pages import PageGone, page_of
+from execzmq.client.silence import stuck
 from execzmq.client.writer import Writer
 from execzmq.connection import ConnectionInfo, folder_is_ours, host_id
-from execzmq.errors import ConnectionFailed, RequestTimeout, ServerLost, VersionMismatch, WrongEpoch
+from execzmq.errors import ConnectionFailed, ServerLost, VersionMismatch, WrongEpoch
 from execzmq.protocol.values import (
     params_to_wire,
     process_info_from_wire,
@@ -99,7 +100,7 @@ class RemoteBackend:
         except BaseException as error:
             await connection.aclose()
             if isinstance(error, ConnectionFailed) and listens(info):
-                raise _stuck(info, seconds) from None
+                raise stuck(info, seconds) from None
             raise
         backend = cls(connection, str(about.get("host", "")), str(about.get("name", "")))
         connection.opens_files = backend.is_local and _FILES in about.get("features", ())
@@ -114,6 +115,11 @@ class RemoteBackend:
     def name(self) -> str:
         """Return the server's name."""
         return self._name
+
+    @property
+    def is_up(self) -> bool:
+        """Tell whether the server answers at the moment, as far as this client has noticed."""
+        return self._connection.is_up
 
     @property
     def session(self) -> str:
@@ -351,11 +357,6 @@ def _about(answer: Message) -> dict[str, Any]:
             client=PROTOCOL_VERSION,
         )
     return about
-
-
-def _stuck(info: ConnectionInfo, seconds: float) -> RequestTimeout:
-    endpoint = info.endpoint("shell")
-    return RequestTimeout(f"the server at {endpoint} has not moved for {seconds:g} s: it may be stopped")
 
 
 def _is_local(info: ConnectionInfo, host: str) -> bool:

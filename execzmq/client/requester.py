@@ -28,11 +28,16 @@ OnDone: TypeAlias = Callable[[Answer], None]
 
 @dataclass(slots=True)
 class Request:
-    """What a call carries until it has its answer."""
+    """What a call carries until it has its answer.
+
+    Args:
+        is_sent: it has left at least once, so it may have been done.
+    """
 
     content: Content
     buffers: Sequence[Frame]
     on_done: OnDone
+    is_sent: bool = False
 
 
 PendingCall: TypeAlias = Call[Request]
@@ -152,15 +157,19 @@ class Requester:
     def on_new_epoch(self, epoch: str) -> None:
         """Give up what was asked of a server that is no more, but for what the new one answers rightly."""
         self.epoch = epoch
-        for call in self._calls.on_new_epoch(self._loop.time()).over:
+        for call in self._calls.on_new_epoch(self._loop.time(), lambda call: call.payload.is_sent).over:
             self._fail(
                 call, ServerLost(f"the server was replaced: whether {call.method} was done is not known")
             )
 
     def fail_all(self, error: ExecZMQError) -> None:
         """Answer everything that is open with an error."""
+        self.fail_each(lambda _: error)
+
+    def fail_each(self, reason: Callable[[PendingCall], ExecZMQError]) -> None:
+        """Answer everything that is open with an error of its own."""
         for call in self._calls.fail_all():
-            self._fail(call, error)
+            self._fail(call, reason(call))
 
     def statistics(self) -> dict[str, int]:
         """Return how many requests wait, and how many replies came late or were refused."""
@@ -183,6 +192,7 @@ class Requester:
             f"{call.method}_request", request.content, buffers=request.buffers, msg_id=call.msg_id
         )
         if self._transmit(method.socket, frames):
+            request.is_sent = True
             self._unsent.pop(call, None)
         else:
             self._unsent[call] = None

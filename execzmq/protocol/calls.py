@@ -6,7 +6,7 @@ what a call carries (`payload`) is its owner's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, TypeVar
@@ -123,15 +123,15 @@ class Calls(Generic[P]):
         """Return the time of the next `due` that has something to say, or `None`."""
         return min((at for call in self._calls.values() if (at := call.due_at) is not None), default=None)
 
-    def on_new_epoch(self, now: float) -> Due[P]:
+    def on_new_epoch(self, now: float, is_sent: Callable[[Call[P]], bool] = lambda _: True) -> Due[P]:
         """Sort the calls that were meant for a server that is no more.
 
-        `again` holds what the new server answers rightly: its owner sends it with the new epoch. `over` is
-        forgotten: whether the work was done is not known.
+        `again` holds what the new server answers rightly, and what was never sent: its owner sends it with
+        the new epoch. `over` is forgotten: whether the work was done is not known.
         """
         due: Due[P] = Due()
         for call in list(self._calls.values()):
-            if _lasts(call.method):
+            if _lasts(call.method) or not is_sent(call):
                 call.opened_at = now
                 call.resend_at = now + call.patience
                 due.again.append(call)

@@ -4,6 +4,7 @@ import pytest
 
 from execzmq import errors
 from execzmq.cli import say
+from execzmq.types.events import Notice
 from execzmq.types.results import ExitResult
 
 
@@ -59,3 +60,32 @@ def test_holders_are_named(capfd: pytest.CaptureFixture[str]) -> None:
     """Who holds the output open after the end is named."""
     assert say.end("p", ExitResult(exit_code=0, held_open_by=((12, "sleep 100"),))) == 0
     assert "12 (sleep 100)" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (Notice(3, "degraded", {"text": "[Errno 28] No room"}), "output is held in memory (No room)"),
+        (Notice(4, "recovered", {"dropped_bytes": 4096}), "takes output again; 4,096 bytes were lost"),
+        (Notice(4, "recovered", {"dropped_bytes": 0}), "takes output again\n"),
+        (Notice(5, "later", {"what": 1}), "p: later"),
+    ],
+)
+def test_notice_is_a_line(event: Notice, words: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """What a server tells of a process is one line, also where it is of a kind that is not known yet."""
+    say.notice("p", event)
+    said = capfd.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_an_unknown_end_names_what_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
+    """A command that was lost may run on, and the line says how that is ended."""
+    say.end("p", ExitResult(cause="server_lost"))
+    assert "`execzmq kill p` ends it" in capfd.readouterr().err
+
+
+def test_a_new_life_names_what_shows_it(capfd: pytest.CaptureFixture[str]) -> None:
+    """Whose cursor is of no use any more is told to begin anew."""
+    say.failure(errors.InstanceChanged("the process has begun a new life"))
+    assert "`execzmq logs`" in capfd.readouterr().err

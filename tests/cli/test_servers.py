@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from execzmq import connection
 from execzmq.cli import commands, doctoring
 from execzmq.cli.serving import BoundedLog
-from execzmq.client import launch
+from execzmq.client import known, launch
 from tests.cli.shell import execzmq, read_until, running
 from tests.support import deadline, wait_until
 
@@ -135,6 +136,54 @@ def test_what_is_said_of_a_server_that_was_killed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("servers")
+@pytest.mark.parametrize("name", ["default", "box"])
+def test_what_is_said_of_a_server_that_has_left_its_commands(name: str) -> None:
+    """After SIGHUP nobody is told that nothing runs, but what takes over what runs."""
+    assert execzmq("serve", "--detach", "--name", name).returncode == 0
+    execzmq("start", "--on", name, "--name", "left", "--", "sleep", "1000")
+    os.kill(connection.load(connection.find(name)).pid, signal.SIGHUP)
+    wait_until(lambda: not known.connection_file(name).exists())
+    for words in ("ps", "--on", name), ("shutdown", "--on", name), ("shutdown", "--all"):
+        done = execzmq(*words)
+        assert done.returncode == 125
+        assert b"its commands run on; `execzmq" in done.stderr
+    assert json.loads(execzmq("connections", "--json").stdout)[0]["state"] == "ended"
+    done = execzmq("connections")
+    assert b"takes them over" in done.stderr
+    takes_over = re.findall("`execzmq ([^`]*--detach[^`]*)`", done.stderr.decode())[0].split()
+    assert execzmq(*takes_over).returncode == 0
+    assert b"left" in execzmq("ps", "--on", name).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("servers")
+def test_who_loses_the_server_is_told_the_next_step() -> None:
+    """The line names what starts a server, and that the same works again then."""
+    execzmq("start", "--name", "left", "--", "sh", "-c", "echo ready; exec sleep 1000")
+    with running("attach", "left") as attach:
+        assert attach.stdout is not None
+        read_until(attach.stdout.fileno(), b"ready")
+        os.kill(connection.load(connection.find("default")).pid, signal.SIGKILL)
+        _, said = attach.communicate(timeout=deadline(20).left())
+    assert attach.returncode == 125
+    assert b"`execzmq serve --detach`, then do the same again" in said
+    assert said.count(b"\n") == 1
+    assert execzmq("run", "--", "true").returncode == 0
+
+
+@pytest.mark.slow
+def test_why_a_server_did_not_start_needs_no_log(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The reason is told to whoever waits: the log may be on a full disk."""
+    monkeypatch.setattr(launch, "_fresh_log", lambda _: os.open("/dev/full", os.O_WRONLY))
+    (connection.private_folder(connection.state_folder("box")) / "connection.json").mkdir()
+    assert commands.run(["serve", "--detach", "--name", "box"]) == 125
+    assert "did not start: /" in capfd.readouterr().err
+
+
+@pytest.mark.slow
 def test_shutdown_ends_processes_and_server() -> None:
     """`shutdown` returns when the server has gone, and its processes with it."""
     execzmq("start", "--", "sleep", "60")
@@ -159,6 +208,21 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(one["ok"] for one in findings.values())
     assert "alive" in findings["server"]["text"]
     assert any(name.startswith("server: ") for name in findings)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("servers")
+def test_doctor_looks_at_the_server_that_is_named() -> None:
+    """Folders, log and keeper are those of `--on`, by name or by path."""
+    assert execzmq("serve", "--detach", "--name", "box").returncode == 0
+    execzmq("start", "--on", "box", "--", "sleep", "1000")
+    folder = connection.state_folder("box")
+    for on in "box", str(folder / "connection.json"), str(connection.runtime_file("box")):
+        found = {one["name"]: one for one in json.loads(execzmq("doctor", "--json", "--on", on).stdout)}
+        assert str(folder) in found["state folder"]["text"]
+        assert found["log"]["text"] == str(folder / "server.log")
+        assert "alive (pid" in found["keeper"]["text"]
+        assert str(connection.socket_folder("box")) in found["sockets"]["text"]
 
 
 def test_doctor_names_remedies(capfd: pytest.CaptureFixture[str]) -> None:

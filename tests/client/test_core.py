@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +21,7 @@ from execzmq.errors import (
     RequestTimeout,
     ServerLost,
 )
+from tests.client.clients import until
 from tests.client.fake_server import FakeServer, connected, connection_info
 from tests.support import child, ms
 
@@ -108,6 +110,50 @@ async def test_dead_server_is_lost_in_time_c59(short_tmp: Path, monkeypatch: pyt
             await waiting
         with pytest.raises(ServerLost):
             await connection.call("list", {})
+
+
+async def test_call_after_an_outage_waits_for_a_server_that_is_back(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given up once, a server that is back is waited for; without one it is said that nothing was asked."""
+    monkeypatch.setattr(core, "SERVER_GONE", ms(200))
+    server = FakeServer(short_tmp)
+    async with connected(server) as connection:
+        waiting = asyncio.ensure_future(connection.call("signal", {"process_id": "p", "signal": 2}))
+        await server.until(lambda: bool(server.asked("signal")))
+        server.close()
+        await until(lambda: not connection.is_up)
+        unsent = asyncio.ensure_future(connection.call("forget", {"process_id": "p"}))
+        with pytest.raises(ServerLost, match="whether signal was done is not known"):
+            await waiting
+        monkeypatch.setattr(core, "SERVER_GONE", ms(10_000))
+        for call in (unsent, connection.call("forget", {"process_id": "p"})):
+            with pytest.raises(ServerLost, match="nothing was asked"):
+                await call
+        with closing(FakeServer(short_tmp)) as again:
+            again.handlers["forget"] = lambda _: {}
+            await connection.call("forget", {"process_id": "p"})
+
+
+async def test_server_that_listens_and_does_not_answer_is_lost_again(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call after an outage waits for the stated time and no longer."""
+    monkeypatch.setattr(core, "SERVER_GONE", ms(50))
+    server = FakeServer(short_tmp)
+    async with connected(server) as connection:
+        server.close()
+        with pytest.raises(ServerLost):
+            await connection.call("forget", {"process_id": "p"})
+        path = server.info.socket_path("shell")
+        assert path is not None
+        os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as mute:
+            mute.bind(path)
+            mute.listen()
+            for _ in range(2):
+                with pytest.raises(ServerLost, match="nothing was asked"):
+                    await connection.call("forget", {"process_id": "p"})
 
 
 async def test_reconnect_to_the_same_life(short_tmp: Path) -> None:

@@ -82,6 +82,13 @@ def test_long_poll_is_repeated_only_after_its_time() -> None:
     assert calls.next_due() == 2 * (30.0 + RESEND_AFTER)
 
 
+def test_new_epoch_lets_what_was_never_sent_leave() -> None:
+    """Of what the old server never heard it is known that it was not done: the new one gets it."""
+    calls = _opened("signal", "terminate")
+    due = calls.on_new_epoch(50.0, lambda call: call.method == "signal")
+    assert (_ids(due.again), _ids(due.over)) == (["terminate"], ["signal"])
+
+
 def test_new_epoch_sorts_the_calls_c59() -> None:
     """What can be repeated is sent to the new server; of the rest the outcome is not known."""
     calls = _opened(*METHODS)
