@@ -85,7 +85,7 @@ class ManagedProcess:
         self.feeder: StdinFeeder | None = None
         self.keyboard: str | None = None
         self.is_forgotten = self._is_given_up = False
-        self.read_seq = 0
+        self.read_seq = self.exited_seq = 0
         self.last_read = self.ended_on = float("-inf")
         backlog = Backlog(spec.log_budget) if spec.backpressure == "pause" else None
         self.streams = StreamSet(log, backlog, self._paused)
@@ -177,7 +177,8 @@ class ManagedProcess:
         if self.feeder is not None:
             self.feeder.poke()
         if self.spec.timeout is not None:
-            self._later(max(0.0, self.spec.timeout - age), self._time_over)
+            left = max(0.0, self.spec.timeout - age)
+            self._timers.append(self._loop.call_later(left, self._time_over))
 
     def spawn_failed(self, error: dict[str, Any]) -> None:
         """Record that the command could not be started, and why."""
@@ -307,14 +308,13 @@ class ManagedProcess:
 
     def _record(self, kind: Kind, payload: dict[str, Any]) -> None:
         self.streams.flush()
-        self._tell(self.log.append(kind, payloads.encode(payload), self._clock()), payload)
+        record = self.log.append(kind, payloads.encode(payload), self._clock())
+        self.exited_seq = record.seq if kind == "exited" else self.exited_seq
+        self._tell(record, payload)
         self.disk.check()
 
     def _paused(self) -> None:
         self.observer.paused(self)
-
-    def _later(self, delay: float, call: Callable[[], None]) -> None:
-        self._timers.append(self._loop.call_later(delay, call))
 
     def _time_over(self) -> None:
         if not self.life.has_exited:
@@ -339,8 +339,8 @@ class ManagedProcess:
 
     def _await_streams(self) -> None:
         if self.spec.drain_limit is not None:
-            passed = max(0.0, self._clock() - self.ending.ended_at)
-            self._later(max(0.0, self.spec.drain_limit - passed), self._drain_over)
+            left = self.spec.drain_limit - max(0.0, self._clock() - self.ending.ended_at)
+            self._timers.append(self._loop.call_later(max(0.0, left), self._drain_over))
 
     def _drain_over(self) -> None:
         if self.life is Life.EXITED:

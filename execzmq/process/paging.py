@@ -183,7 +183,7 @@ class PageBuilder:
             for block in blocks:
                 for at in range(0, len(block), RECORD_SIZE):
                     record = unpack(block, at)
-                    if record is not None and not self.add(record):
+                    if record is not None and record.seq > self.seq and not self.add(record):
                         return False
         return True
 

@@ -45,6 +45,14 @@ def decode(payload: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def is_sound(payload: bytes) -> bool:
+    """Tell whether these are the bytes of a payload."""
+    try:
+        return not payload or isinstance(msgpack.unpackb(payload, unicode_errors="surrogatepass"), dict)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return False
+
+
 def result_to_dict(result: ExitResult) -> dict[str, Any]:
     """Return a result as plain values, tuples as lists."""
     fields = dict(zip(_RESULT_FIELDS, _values_of_result(result), strict=True))

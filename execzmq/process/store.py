@@ -134,6 +134,10 @@ class LogStore:
         self.tail.release()
         return True
 
+    def note_losses(self) -> bool:
+        """Look after what others have taken away of the files; return whether bytes are gone."""
+        return self.files.note_losses()
+
     def remove(self) -> None:
         """Forget everything, and unlink all files.
 
