@@ -90,7 +90,7 @@ def events_of(page: LogPage) -> list[Event]:
     position = 0
     for entry in page.entries:
         if isinstance(entry, Dropped):
-            events.append(Gap(entry.from_seq, entry.to_seq, entry.bytes))
+            events.append(Gap(entry.from_seq, entry.to_seq, entry.bytes, entry.time))
             continue
         length = entry.length if entry.kind == "output" else 0
         data = bytes(memoryview(page.buffer)[position : position + length])

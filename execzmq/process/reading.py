@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from execzmq.errors import ServerError
@@ -26,7 +27,7 @@ def page_of(
     except OSError as error:
         message = f"the log of {process.process_id} cannot be read now, try again: {error}"
         raise ServerError(message, process_id=process.process_id, errno=error.errno) from error
-    return retell(page, lambda: _known_of(process))
+    return retell(page, lambda: _known_of(process), time.time)
 
 
 def _read(process: ManagedProcess, after_seq: int, max_bytes: int, by_file: bool) -> LogPage:

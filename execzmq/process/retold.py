@@ -23,11 +23,12 @@ class Known(NamedTuple):
     payload: dict[str, Any]
 
 
-def retell(page: LogPage, known: Callable[[], Iterable[Known]]) -> LogPage:
+def retell(page: LogPage, known: Callable[[], Iterable[Known]], clock: Callable[[], float]) -> LogPage:
     """Return the page with damaged payloads told as dropped, and with what is `known` of what was dropped.
 
     Args:
-        known: asked where something is missing only; events in order.
+        known: events in order; asked where something is missing only.
+        clock: Unix seconds, for what is missing with nothing after it.
     """
     damaged = {seq for seq, payload in page.payloads.items() if not payloads.is_sound(payload)}
     if not damaged and not any(isinstance(entry, Dropped) for entry in page.entries):
@@ -35,7 +36,7 @@ def retell(page: LogPage, known: Callable[[], Iterable[Known]]) -> LogPage:
     events = tuple(known())
     entries: list[Record | Dropped] = []
     for entry in _joined(page.entries, damaged):
-        entries += _split(entry, events) if isinstance(entry, Dropped) else [entry]
+        entries += _split(entry, events, entry.time or clock()) if isinstance(entry, Dropped) else [entry]
     told = {event.seq: payloads.encode(event.payload) for event in events}
     missing = {
         entry.seq: told[entry.seq]
@@ -52,24 +53,24 @@ def _joined(entries: Iterable[Record | Dropped], damaged: set[int]) -> list[Reco
     joined: list[Record | Dropped] = []
     for entry in entries:
         if isinstance(entry, Record) and entry.seq in damaged:
-            entry = Dropped(entry.seq, entry.seq, 0)
+            entry = Dropped(entry.seq, entry.seq, 0, time=entry.time)
         last = joined[-1] if joined else None
         if isinstance(entry, Dropped) and isinstance(last, Dropped):
-            joined[-1] = Dropped(last.from_seq, entry.to_seq, last.bytes + entry.bytes)
+            joined[-1] = replace(last, to_seq=entry.to_seq, bytes=last.bytes + entry.bytes, time=entry.time)
         else:
             joined.append(entry)
     return joined
 
 
-def _split(gap: Dropped, events: Iterable[Known]) -> Iterator[Record | Dropped]:
+def _split(gap: Dropped, events: Iterable[Known], time: float) -> Iterator[Record | Dropped]:
     """Yield the known events of a gap, and what is missing between them; its bytes with the first of that."""
     seq, lost = gap.from_seq, gap.bytes
     for event in events:
         if seq <= event.seq <= gap.to_seq:
             if seq < event.seq:
-                yield Dropped(seq, event.seq - 1, lost)
+                yield Dropped(seq, event.seq - 1, lost, time=event.time)
                 lost = 0
             yield make(event.seq, event.kind, "meta", 0, 0, event.time, 0, 0)
             seq = event.seq + 1
     if seq <= gap.to_seq:
-        yield Dropped(seq, gap.to_seq, lost)
+        yield Dropped(seq, gap.to_seq, lost, time=time)
