@@ -32,6 +32,16 @@ class LogFiles:
     `dropped`; `exist` is set by `load` and by whoever has written the first of them.
     """
 
+    __slots__ = (
+        "_folder",
+        "damaged",
+        "data",
+        "dropped",
+        "exist",
+        "index",
+        "trimmer",
+    )
+
     def __init__(self, folder: str, budget: int) -> None:
         self._folder = folder
         size = segment_size(budget)

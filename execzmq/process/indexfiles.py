@@ -47,9 +47,17 @@ class IndexFiles:
         segment_records: records after which the next file is begun.
     """
 
+    __slots__ = (
+        "_fd",
+        "_firsts",
+        "_folder",
+        "_segment_records",
+        "records",
+        "segments",
+    )
+
     def __init__(self, folder: str, segment_records: int) -> None:
-        self._stem = f"{folder}/idx."
-        self._temporary = f"{folder}/idx.tmp"
+        self._folder = folder
         self._segment_records = segment_records
         self._firsts: list[int] = []
         self._fd = -1
@@ -321,7 +329,11 @@ class IndexFiles:
         self.records += len(kept) - sum(segment.count for segment in run)
 
     def _path(self, first: int) -> str:
-        return f"{self._stem}{first}"
+        return f"{self._folder}/idx.{first}"
+
+    @property
+    def _temporary(self) -> str:
+        return f"{self._folder}/idx.tmp"
 
 
 def _unpack_at(block: bytes, position: int) -> Record | None:

@@ -252,6 +252,8 @@ class CursorMemory:
     A reader that comes back to a cursor whose record was dropped meanwhile is told its loss to the byte.
     """
 
+    __slots__ = ("_ends",)
+
     def __init__(self) -> None:
         self._ends: dict[int, tuple[int, int]] = {}
 

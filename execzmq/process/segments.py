@@ -37,8 +37,20 @@ class SegmentedStream:
         segment_size: bytes (index records counted in) from which on the next file is begun.
     """
 
+    __slots__ = (
+        "_fd",
+        "_folder",
+        "_full",
+        "_prefix",
+        "_segment_size",
+        "_starts",
+        "bytes_on_disk",
+        "end",
+        "segments",
+    )
+
     def __init__(self, folder: str, prefix: str, segment_size: int) -> None:
-        self._stem = f"{folder}/{prefix}."
+        self._folder, self._prefix = folder, prefix
         self._segment_size = segment_size
         self._starts: list[int] = []
         self._fd = -1
@@ -290,7 +302,7 @@ class SegmentedStream:
             os.close(fd)
 
     def _path(self, start: int) -> str:
-        return f"{self._stem}{start}"
+        return f"{self._folder}/{self._prefix}.{start}"
 
 
 def has_data(source: int) -> bool:
