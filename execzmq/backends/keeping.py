@@ -39,7 +39,8 @@ class Keeping:
         on_exit: called with key, status (None where nobody knows it) and resource usage of each command that
             ends.
         on_lost: called when the keeper has died.
-        on_replaced: run when there is another, which has none of the commands of the dead one.
+        on_replaced: run when there is another, which has none of the commands of the dead one; returns how
+            many it got.
         on_pid: called with the process id of each keeper.
     """
 
@@ -50,7 +51,7 @@ class Keeping:
         *,
         on_exit: ExitCallback,
         on_lost: Callable[[], None],
-        on_replaced: Callable[[KeeperClient], Coroutine[Any, Any, None]],
+        on_replaced: Callable[[KeeperClient], Coroutine[Any, Any, int]],
         on_pid: Callable[[int], None],
     ) -> None:
         self._folder = folder
@@ -109,6 +110,8 @@ class Keeping:
         await client.aclose()
 
     def _lost(self) -> None:
+        if self._client is not None:
+            log.warning("the keeper, pid %d, has died: another one is started", self._client.pid)
         self._on_lost()
         self._replacing = asyncio.ensure_future(self._replace(self._replacing))
 
@@ -125,9 +128,14 @@ class Keeping:
                 log.error("the keeper has died and there is no other yet: %s", error)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        await self._on_replaced(self.client)
+        count = await self._on_replaced(self.client)
+        log.warning("another keeper, pid %d, has taken over: it holds %s", self.client.pid, _words(count))
         if dead is not None:
             await dead.aclose()
+
+
+def _words(count: int) -> str:
+    return f"{count} command" if count == 1 else f"{count} commands"
 
 
 async def _end(client: KeeperClient) -> None:

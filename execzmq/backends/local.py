@@ -55,10 +55,8 @@ class LocalBackend:
     is_local = True
 
     def __init__(self, folder: Path, settings: Settings, *, private: bool) -> None:
-        self.folder = folder
-        self.settings = settings
-        self.table = ProcessTable()
-        self.readers = Readers()
+        self.folder, self.settings = folder, settings
+        self.table, self.readers = ProcessTable(), Readers()
         self.scanner = TreeScanner(0, partial(_scopes_of, self.table))
         self.base_env, self.base_cwd = dict(os.environb), _own_folder()
         self.listener: Listener = Nobody()

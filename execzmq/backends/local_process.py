@@ -14,6 +14,7 @@ from execzmq.errors import InstanceChanged, InvalidRequest, ProcessNotFound, Pro
 from execzmq.process import guards, payloads, tree
 from execzmq.process.backlog import RELEASED
 from execzmq.process.managed import ManagedProcess
+from execzmq.process.reading import page_of
 from execzmq.settings import LONG_POLL, PAGE
 from execzmq.types.events import Event
 from execzmq.types.results import Cause, ExitResult, ProcessInfo, ReadResponse, TerminateReport
@@ -67,7 +68,7 @@ class LocalProcess:
         self._process.was_read(after_seq)
         await self.wait_news(after_seq, min(wait, LONG_POLL))
         process, log = self._process, self._process.log
-        page = log.page(after_seq, PAGE if max_bytes is None else min(max_bytes, PAGE))
+        page = page_of(process, after_seq, PAGE if max_bytes is None else min(max_bytes, PAGE))
         result = process.result
         return ReadResponse(
             process_id=self.process_id,

@@ -30,15 +30,20 @@ async def prepare(processes: Iterable[ManagedProcess]) -> None:
             await asyncio.sleep(0)
 
 
-async def hand_over(keeper: KeeperClient, processes: Iterable[ManagedProcess]) -> None:
+async def hand_over(keeper: KeeperClient, processes: Iterable[ManagedProcess]) -> int:
     """Give a keeper commands that it has not started, but for those that are not running yet or any more.
+
+    Returns how many it got.
 
     One after the other, as there is room: what must wait would double the descriptors of this process.
     """
+    count = 0
     for process in processes:
         await keeper.wait_room()
         if process.scope.pidfd is not None:
             keeper.adopt(orphan_of(process))
+            count += 1
+    return count
 
 
 def orphan_of(process: ManagedProcess) -> Orphan:

@@ -62,6 +62,10 @@ def restore(
     for key, spawned in left.items():
         if key not in starts:
             _leave(backend, spawned)
+    if starts:
+        living = len(backend.table.living())
+        words = "took over %d running and %d finished commands of an earlier life"
+        log.info(words, living, len(backend.table) - living)
 
 
 def _order(backend: LocalBackend, ends: Iterable[str]) -> None:

@@ -165,6 +165,8 @@ def _log_to_stderr(limit: int | None) -> None:
 class BoundedLog(logging.StreamHandler):  # type: ignore[type-arg]  # its class takes no argument when it runs
     """Writes to stderr, and drops the older half of the file behind it when that has grown too large.
 
+    Where others have removed that file it begins another one, as soon as its folder is there.
+
     Args:
         limit: bytes.
     """
@@ -173,14 +175,25 @@ class BoundedLog(logging.StreamHandler):  # type: ignore[type-arg]  # its class 
         super().__init__(sys.stderr)
         self._limit = limit
         self._fd = fd
+        self._path = os.path.realpath(f"/proc/self/fd/{fd}")
+        self._has_name = os.path.isfile(self._path)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
+        with contextlib.suppress(OSError):
+            if self._has_name and not os.fstat(self._fd).st_nlink:
+                self._begin_again()
         super().emit(record)
         with contextlib.suppress(OSError):
             status = os.fstat(self._fd)
             if stat.S_ISREG(status.st_mode) and status.st_size > self._limit:
                 self._drop_older_half(status.st_size)
+
+    def _begin_again(self) -> None:
+        # A file of that name is another server's.
+        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.dup2(fd, self._fd)
+        os.close(fd)
 
     def _drop_older_half(self, size: int) -> None:
         # The file was opened for appending only, and tracebacks of a crash go to the same descriptor.

@@ -27,6 +27,14 @@ class Backlog:
         budget: bytes of output beyond the starter's cursor at which the command must wait.
     """
 
+    __slots__ = (
+        "_bytes",
+        "budget",
+        "gone",
+        "is_short",
+        "seq",
+    )
+
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.seq = 0

@@ -8,7 +8,7 @@ its env or can write to one of its streams. What hangs below the keeper without 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 StreamId = tuple[int, int]
@@ -68,7 +68,7 @@ class Scope:
     mark: bytes | None = None
     streams: frozenset[StreamId] = frozenset()
     start: int = 0
-    known: frozenset[Identity] = field(default_factory=frozenset)
+    known: frozenset[Identity] = frozenset()
     session_over: bool = False
 
 

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 class DiskTrouble:
     """Whether one process is degraded."""
 
+    __slots__ = (
+        "_is_degraded",
+        "_lost_before",
+        "_owner",
+    )
+
     def __init__(self, process: ManagedProcess) -> None:
         self._owner = weakref.ref(process)
         self._is_degraded = False

@@ -11,6 +11,7 @@ import shutil
 
 from execzmq.process.index import RECORD_SIZE, Record, pack
 from execzmq.process.indexfiles import IndexFiles
+from execzmq.process.logfile import FileLost
 from execzmq.process.segments import SegmentedStream, segment_size
 from execzmq.process.trimming import Trimmer
 from execzmq.process.unlinking import empty_folder
@@ -30,6 +31,16 @@ class LogFiles:
     `data` has the streams by name, `index` the records; `trimmer` gives space back and counts it in
     `dropped`; `exist` is set by `load` and by whoever has written the first of them.
     """
+
+    __slots__ = (
+        "_folder",
+        "damaged",
+        "data",
+        "dropped",
+        "exist",
+        "index",
+        "trimmer",
+    )
 
     def __init__(self, folder: str, budget: int) -> None:
         self._folder = folder
@@ -78,7 +89,11 @@ class LogFiles:
         if data:
             stream.cut(record.offset)  # an attempt before may have got no further than the bytes
             stream.skip_to(record.offset)
-            stream.append(data)
+            try:
+                stream.append(data)
+            except FileLost:
+                self.note_losses()
+                stream.append(data)
         self.index.append(pack(record), record.seq)
         if record.kind == "output":
             stream.note_record(record.offset)
@@ -115,6 +130,13 @@ class LogFiles:
         stream.cut(end)
         self.dropped[name] = max(0, end - stream.bytes_on_disk)
         return before - stream.bytes_on_disk
+
+    def note_losses(self) -> bool:
+        """Look after what others have taken away; return whether bytes are gone that were there."""
+        lost = {name: stream.note_losses() for name, stream in self.data.items()}
+        for name in self.dropped:
+            self.dropped[name] += lost[name]
+        return any(lost.values())
 
     def close(self) -> None:
         """Close the descriptors; reading goes on to work, and writing opens them again. Idempotent."""

@@ -104,6 +104,11 @@ class LostEnds:
     So whoever has come to one of these is told what he has missed since, to the byte.
     """
 
+    __slots__ = (
+        "_ends",
+        "_seqs",
+    )
+
     def __init__(self) -> None:
         self._seqs = array("Q")
         self._ends = array("Q")
@@ -130,9 +135,19 @@ class HeldTail:
         memory: shared with all other logs.
     """
 
+    __slots__ = (
+        "_events",
+        "_is_holder",
+        "_lost",
+        "_pending",
+        "_places",
+        "bytes",
+        "memory",
+    )
+
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self.lost = LostEnds()
+        self._lost: LostEnds | None = None
         self.bytes = 0
         self._events: dict[int, HeldEvent] = {}
         self._places: dict[tuple[str, int], bytes] = {}
@@ -160,6 +175,10 @@ class HeldTail:
         for event in takewhile(lambda event: event.record.seq <= seq, self._events.values()):
             last = event.record
         return last
+
+    def lost_at_or_before(self, seq: int) -> tuple[int, tuple[int, int]]:
+        """Return the last event up to `seq` that was dropped lately, and the ends of the streams then."""
+        return (0, (0, 0)) if self._lost is None else self._lost.at_or_before(seq)
 
     # What comes
 
@@ -212,6 +231,8 @@ class HeldTail:
             del self._places[event.record.stream, event.record.offset]
         if event.cost:
             self._count(-event.cost)
+        if not self._events:  # a table keeps the size that it once had
+            self._events, self._places = {}, {}
 
     def drop(self, keep_after: int | None) -> list[Record]:
         """Drop the oldest output beyond what may be held; return its records.
@@ -228,7 +249,8 @@ class HeldTail:
                 gone.append(event)
                 excess -= event.cost
         for event in gone:
-            self.lost.note(event.record)
+            self._lost = self._lost or LostEnds()
+            self._lost.note(event.record)
             self.remove(event)
         return [event.record for event in gone]
 

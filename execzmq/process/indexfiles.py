@@ -1,7 +1,8 @@
 """Own the index of one log on disk: files of records named by their first seq; know nothing of the data.
 
 A file from which records were taken away is replaced as a whole (temporary name, rename). Only the last file
-is written; its descriptor is the only one that stays open.
+is written; its descriptor is the only one that stays open. Records that others have removed or spoilt count
+as not there, and the next one begins another file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from execzmq.process.index import RECORD_SIZE, STREAM_BYTE, STREAM_CODES, STREAMS, Record, first_where, unpack
+from execzmq.process.logfile import GONE, create, is_as_left, reopen
 
 _PLACE = struct.Struct("<9xB2xIQ28x")
 """The part of a record that tells where its bytes are: stream, length, offset."""
@@ -45,9 +47,17 @@ class IndexFiles:
         segment_records: records after which the next file is begun.
     """
 
+    __slots__ = (
+        "_fd",
+        "_firsts",
+        "_folder",
+        "_segment_records",
+        "records",
+        "segments",
+    )
+
     def __init__(self, folder: str, segment_records: int) -> None:
-        self._stem = f"{folder}/idx."
-        self._temporary = f"{folder}/idx.tmp"
+        self._folder = folder
         self._segment_records = segment_records
         self._firsts: list[int] = []
         self._fd = -1
@@ -138,10 +148,11 @@ class IndexFiles:
         last = self.segments[-1] if self.segments else None
         if last is not None and last.last + 1 == seq and last.count < self._segment_records:
             if self._fd < 0:
-                self._fd = os.open(self._path(last.first), os.O_RDWR | os.O_CLOEXEC)
-            return last
+                self._fd = reopen(self._path(last.first))
+            if self._fd >= 0 and is_as_left(self._fd, last.count * RECORD_SIZE):
+                return last
         self.close()
-        self._fd = os.open(self._path(seq), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._fd = create(self._path(seq))
         return IndexSegment(seq, seq, 0)
 
     def _add(self, segment: IndexSegment) -> None:
@@ -168,7 +179,7 @@ class IndexFiles:
             try:
                 while at < segment.count:
                     count = min(size, segment.count - at)
-                    yield os.pread(fd, count * RECORD_SIZE, at * RECORD_SIZE)
+                    yield _read(fd, at, count)
                     at += count
                     size = min(_LARGEST_BLOCK, size * 4)
             finally:
@@ -225,9 +236,7 @@ class IndexFiles:
     def _search(self, segment: IndexSegment, wanted: Callable[[Record], bool]) -> int:
         fd, is_active = self._reader(segment)
         try:
-            return first_where(
-                lambda at: unpack(os.pread(fd, RECORD_SIZE, at * RECORD_SIZE)), segment.count, wanted
-            )
+            return first_where(lambda at: unpack(_read(fd, at, 1)), segment.count, wanted)
         finally:
             if not is_active:
                 os.close(fd)
@@ -235,16 +244,19 @@ class IndexFiles:
     def _pread(self, segment: IndexSegment, at: int, count: int) -> bytes:
         fd, is_active = self._reader(segment)
         try:
-            return os.pread(fd, count * RECORD_SIZE, at * RECORD_SIZE)
+            return _read(fd, at, count)
         finally:
             if not is_active:
                 os.close(fd)
 
     def _reader(self, segment: IndexSegment) -> tuple[int, bool]:
-        """Return a descriptor of that file, and whether it is the one being written, which stays open."""
+        """Return a descriptor of that file, -1 where it is gone, and whether it is not to be closed."""
         if self._fd >= 0 and segment is self.segments[-1]:
             return self._fd, True
-        return os.open(self._path(segment.first), os.O_RDONLY | os.O_CLOEXEC), False
+        try:
+            return os.open(self._path(segment.first), os.O_RDONLY | os.O_CLOEXEC), False
+        except GONE:
+            return -1, True
 
     # Taking records away
 
@@ -267,7 +279,7 @@ class IndexFiles:
         run = self._stale_run(most)
         if not run:
             return 0
-        kept = [packed for segment in run for packed in self._kept_of(segment, keep)]
+        kept = _between_whole([packed for segment in run for packed in self._kept_of(segment, keep)])
         before = self.records
         try:
             self._replace(run, kept)
@@ -289,6 +301,7 @@ class IndexFiles:
 
     def _kept_of(self, segment: IndexSegment, keep: Callable[[str, int, int], bool]) -> Iterator[bytes]:
         block = self._pread(segment, 0, segment.count)
+        block = block[: len(block) // RECORD_SIZE * RECORD_SIZE]
         for at, (code, length, offset) in enumerate(_PLACE.iter_unpack(block)):
             if not 0 < code < len(STREAMS) or keep(STREAMS[code], offset, length):
                 yield block[at * RECORD_SIZE : (at + 1) * RECORD_SIZE]
@@ -308,18 +321,38 @@ class IndexFiles:
             _write_whole(self._temporary, self._path(first.seq), b"".join(kept))
         for segment in run:
             if not joined or segment.first != joined[0].first:
-                os.unlink(self._path(segment.first))
+                with contextlib.suppress(*GONE):
+                    os.unlink(self._path(segment.first))
         begin = self.segments.index(run[0])
         self.segments[begin : begin + len(run)] = joined
         self._firsts = [segment.first for segment in self.segments]
         self.records += len(kept) - sum(segment.count for segment in run)
 
     def _path(self, first: int) -> str:
-        return f"{self._stem}{first}"
+        return f"{self._folder}/idx.{first}"
+
+    @property
+    def _temporary(self) -> str:
+        return f"{self._folder}/idx.tmp"
 
 
 def _unpack_at(block: bytes, position: int) -> Record | None:
     return unpack(block, position * RECORD_SIZE)
+
+
+def _read(fd: int, at: int, count: int) -> bytes:
+    """Return the records from position `at` on, fewer where there are none in their place."""
+    return b"" if fd < 0 else os.pread(fd, count * RECORD_SIZE, at * RECORD_SIZE)
+
+
+def _between_whole(packed: list[bytes]) -> list[bytes]:
+    """Return these records without damaged ones at the begin and the end."""
+    begin, end = 0, len(packed)
+    while begin < end and unpack(packed[begin]) is None:
+        begin += 1
+    while begin < end and unpack(packed[end - 1]) is None:
+        end -= 1
+    return packed[begin:end]
 
 
 def _write_whole(temporary: str, path: str, data: bytes) -> None:

@@ -182,6 +182,7 @@ class OutputLog:
 
         Raises:
             BlockingIOError: nothing is there now.
+            FileLost: others have taken away what was written; `commit` what is pending, and try again.
             ValueError: a whole event is pending already; `commit` it first.
             OSError: the disk takes nothing; what was not moved is still in the pipe. `commit` what is
                 pending, and `hold`.

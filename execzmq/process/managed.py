@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from execzmq.process import lifecycle, payloads
 from execzmq.process.age import age_of
 from execzmq.process.backlog import Backlog
-from execzmq.process.census import Scope
+from execzmq.process.census import Scope, StreamId
 from execzmq.process.degraded import DiskTrouble
 from execzmq.process.ending import Ending
 from execzmq.process.feeder import StdinFeeder
@@ -29,6 +29,7 @@ from execzmq.types.events import Stream
 from execzmq.types.results import Cause, ExitResult, ProcessInfo
 
 Clock = Callable[[], float]
+_NO_STREAMS: frozenset[StreamId] = frozenset()
 
 
 class Observer(Protocol):
@@ -61,7 +62,6 @@ class ManagedProcess:
 
     Attributes:
         process_id, instance: name the process and this life of its log.
-        told: `result` as events and journal have it, empty without one.
         ended_on, last_read: when its log ended and was read last, by the loop's clock, which never steps.
 
     Args:
@@ -80,12 +80,11 @@ class ManagedProcess:
         self.scope = Scope(0, mark=spec.mark)
         self.ending = Ending()
         self.result: ExitResult | None = None
-        self.told: dict[str, Any] = {}
         self.failure: dict[str, Any] | None = None
         self.feeder: StdinFeeder | None = None
         self.keyboard: str | None = None
         self.is_forgotten = self._is_given_up = False
-        self.read_seq = 0
+        self.read_seq = self.exited_seq = 0
         self.last_read = self.ended_on = float("-inf")
         backlog = Backlog(spec.log_budget) if spec.backpressure == "pause" else None
         self.streams = StreamSet(log, backlog, self._paused)
@@ -103,6 +102,11 @@ class ManagedProcess:
     def has_begun(self) -> bool:
         """Tell whether something of the command may be alive, if only by the mark of an earlier life."""
         return self.scope.pid != 0 or self.scope.session_over
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Return `result` as events and journal have it, empty without one."""
+        return payloads.result_to_dict(self.result) if self.result else {}
 
     def info(self) -> ProcessInfo:
         """Describe the process as it is now."""
@@ -156,7 +160,6 @@ class ManagedProcess:
         """Be what an earlier life has told of the process, without telling anybody."""
         self.life, self.result, self.failure = life, result, failure
         if result is not None:
-            self.told = payloads.result_to_dict(result)
             self.ending.resume(result)
         if life.is_over:
             self.ended_on = self._loop.time() - max(0.0, self._clock() - self.ending.ended_at)
@@ -177,7 +180,8 @@ class ManagedProcess:
         if self.feeder is not None:
             self.feeder.poke()
         if self.spec.timeout is not None:
-            self._later(max(0.0, self.spec.timeout - age), self._time_over)
+            left = max(0.0, self.spec.timeout - age)
+            self._timers.append(self._loop.call_later(left, self._time_over))
 
     def spawn_failed(self, error: dict[str, Any]) -> None:
         """Record that the command could not be started, and why."""
@@ -296,7 +300,7 @@ class ManagedProcess:
         """Let go of everything, once."""
         if self._is_given_up:
             return
-        self._is_given_up = True
+        self._is_given_up, self.scope.streams = True, _NO_STREAMS
         self.release()
         if self.scope.pid:
             self.observer.released(self)
@@ -307,14 +311,13 @@ class ManagedProcess:
 
     def _record(self, kind: Kind, payload: dict[str, Any]) -> None:
         self.streams.flush()
-        self._tell(self.log.append(kind, payloads.encode(payload), self._clock()), payload)
+        record = self.log.append(kind, payloads.encode(payload), self._clock())
+        self.exited_seq = record.seq if kind == "exited" else self.exited_seq
+        self._tell(record, payload)
         self.disk.check()
 
     def _paused(self) -> None:
         self.observer.paused(self)
-
-    def _later(self, delay: float, call: Callable[[], None]) -> None:
-        self._timers.append(self._loop.call_later(delay, call))
 
     def _time_over(self) -> None:
         if not self.life.has_exited:
@@ -332,15 +335,13 @@ class ManagedProcess:
 
     def _record_result(self, kind: Kind) -> None:
         """Record the end as far as it is known; that of the command is mostly that of its streams too."""
-        result = self.ending.result(self.log.ends, self.log.dropped)
-        if result != self.result:
-            self.result, self.told = result, payloads.result_to_dict(result)
+        self.result = self.ending.result(self.log.ends, self.log.dropped)
         self._record(kind, self.told)
 
     def _await_streams(self) -> None:
         if self.spec.drain_limit is not None:
-            passed = max(0.0, self._clock() - self.ending.ended_at)
-            self._later(max(0.0, self.spec.drain_limit - passed), self._drain_over)
+            left = self.spec.drain_limit - max(0.0, self._clock() - self.ending.ended_at)
+            self._timers.append(self._loop.call_later(max(0.0, left), self._drain_over))
 
     def _drain_over(self) -> None:
         if self.life is Life.EXITED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from execzmq.process.index import RECORD_SIZE, Record, Segment, unpack
@@ -22,12 +22,16 @@ _CURSORS = 64
 
 @dataclass(slots=True)
 class Dropped:
-    """Events `from_seq` to `to_seq` are gone, `bytes` of output with them."""
+    """Events `from_seq` to `to_seq` are gone, `bytes` of output with them.
+
+    `time` is that of the last of them or of the event that follows, 0 where neither is known.
+    """
 
     from_seq: int
     to_seq: int
     bytes: int
     kind: Literal["dropped"] = "dropped"
+    time: float = field(default=0.0, compare=False)
 
 
 @dataclass(slots=True, frozen=True)
@@ -131,9 +135,9 @@ class PageBuilder:
         if segment is not None and self._is_one_large_run() and not self._goes_on(record, segment):
             return False
         if record.seq > self.seq + 1:
-            self._note_dropped(record.seq - 1, record.begins)
+            self._note_dropped(record.seq - 1, record.begins, record.time)
         if is_gone:
-            self._note_dropped(record.seq, record.ends)
+            self._note_dropped(record.seq, record.ends, record.time)
             return True
         self._entries.append(record)
         self._size += length
@@ -157,14 +161,15 @@ class PageBuilder:
         run = self._runs[-1]
         return record.kind != "output" or (run.segment is segment and run.end == record.offset)
 
-    def _note_dropped(self, to_seq: int, ends: tuple[int, int]) -> None:
+    def _note_dropped(self, to_seq: int, ends: tuple[int, int], time: float) -> None:
         lost = max(0, sum(ends) - sum(self.ends))
         last = self._entries[-1] if self._entries else None
         if isinstance(last, Dropped):
             last.to_seq = to_seq
             last.bytes += lost
+            last.time = time
         else:
-            self._entries.append(Dropped(self.seq + 1, to_seq, lost))
+            self._entries.append(Dropped(self.seq + 1, to_seq, lost, time=time))
         self.seq, self.ends = to_seq, ends
 
     def _place(self, record: Record, segment: Segment) -> None:
@@ -188,7 +193,7 @@ class PageBuilder:
             for block in blocks:
                 for at in range(0, len(block), RECORD_SIZE):
                     record = unpack(block, at)
-                    if record is not None and not self.add(record):
+                    if record is not None and record.seq > self.seq and not self.add(record):
                         return False
         return True
 
@@ -199,7 +204,7 @@ class PageBuilder:
     def close_hole(self, last_seq: int, ends: tuple[int, int]) -> None:
         """Tell what is missing up to the end of the log, where its records cannot be read."""
         if self.seq < last_seq:
-            self._note_dropped(last_seq, ends)
+            self._note_dropped(last_seq, ends, 0.0)
 
     def finish(self) -> LogPage:
         """Return the page; its bytes are read, unless it may say, and can well say, where they are."""
@@ -255,6 +260,8 @@ class CursorMemory:
 
     A reader that comes back to a cursor whose record was dropped meanwhile is told its loss to the byte.
     """
+
+    __slots__ = ("_ends",)
 
     def __init__(self) -> None:
         self._ends: dict[int, tuple[int, int]] = {}

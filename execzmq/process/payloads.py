@@ -45,6 +45,14 @@ def decode(payload: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def is_sound(payload: bytes) -> bool:
+    """Tell whether these are the bytes of a payload."""
+    try:
+        return not payload or isinstance(msgpack.unpackb(payload, unicode_errors="surrogatepass"), dict)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return False
+
+
 def result_to_dict(result: ExitResult) -> dict[str, Any]:
     """Return a result as plain values, tuples as lists."""
     fields = dict(zip(_RESULT_FIELDS, _values_of_result(result), strict=True))
@@ -82,7 +90,7 @@ def events_of(page: LogPage) -> list[Event]:
     position = 0
     for entry in page.entries:
         if isinstance(entry, Dropped):
-            events.append(Gap(entry.from_seq, entry.to_seq, entry.bytes))
+            events.append(Gap(entry.from_seq, entry.to_seq, entry.bytes, entry.time))
             continue
         length = entry.length if entry.kind == "output" else 0
         data = bytes(memoryview(page.buffer)[position : position + length])

@@ -1,7 +1,8 @@
 """Own the bytes of one stream on disk: files named by their first offset; know nothing of events.
 
 Bytes are only ever added at the end and never rewritten. Space is freed by unlinking whole files. At most one
-descriptor is open, that of the file being written; any other file is opened, read and closed again.
+descriptor is open, that of the file being written; any other file is opened, read and closed again. What
+others have removed or cut is noticed when it is needed, and never written on.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from execzmq.process import unlinking
 from execzmq.process.index import RECORD_SIZE, Segment
+from execzmq.process.logfile import GONE, FileLost, create, is_as_left, reopen
 from execzmq.settings import KIB, SEGMENT
 
 _LEAST_SEGMENT = 4 * KIB
@@ -35,8 +37,20 @@ class SegmentedStream:
         segment_size: bytes (index records counted in) from which on the next file is begun.
     """
 
+    __slots__ = (
+        "_fd",
+        "_folder",
+        "_full",
+        "_prefix",
+        "_segment_size",
+        "_starts",
+        "bytes_on_disk",
+        "end",
+        "segments",
+    )
+
     def __init__(self, folder: str, prefix: str, segment_size: int) -> None:
-        self._stem = f"{folder}/{prefix}."
+        self._folder, self._prefix = folder, prefix
         self._segment_size = segment_size
         self._starts: list[int] = []
         self._fd = -1
@@ -62,6 +76,7 @@ class SegmentedStream:
 
         Raises:
             BlockingIOError: nothing is there now.
+            FileLost: see `append`.
             OSError: `source` or the disk failed; what was not moved is still in `source`.
         """
         if self._full and not has_data(source):
@@ -95,6 +110,7 @@ class SegmentedStream:
         """Add `data` at the end, wholly or not at all.
 
         Raises:
+            FileLost: others have removed or changed the file being written; another try begins a new one.
             OSError: the disk failed or is full; the stream ends where it did before.
         """
         if not data:
@@ -116,27 +132,37 @@ class SegmentedStream:
         self.bytes_on_disk += count
 
     def _writer(self) -> int:
+        if not self._full and not self._has_last():
+            self.close()
+            self._full = True
+            raise FileLost(self._path(self._starts[-1]))
         if self._full:
             self._add_segment()
-        elif self._fd < 0:
-            self._fd = os.open(self._path(self._starts[-1]), os.O_RDWR | os.O_CLOEXEC)
         return self._fd
+
+    def _has_last(self) -> bool:
+        """Open the file being written, and tell whether it is what was left there."""
+        if self._fd < 0:
+            self._fd = reopen(self._path(self._starts[-1]))
+        return self._fd >= 0 and is_as_left(self._fd, self.segments[-1].size)
 
     def _add_segment(self) -> None:
         self.close()
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._fd = os.open(self._path(self.end), flags, 0o600)
+        self._fd = create(self._path(self.end))
+        if self._starts and self._starts[-1] == self.end:
+            del self._starts[-1], self.segments[-1]
         self._starts.append(self.end)
         self.segments.append(Segment(self.end))
         self._full = False
 
     def note_record(self, offset: int) -> None:
         """Count the event that begins at `offset`; a full file ends after it, so no event is in two."""
-        segment = self.segments[-1]
-        if offset < segment.start:
-            segment = self.segments[bisect_right(self._starts, offset) - 1]
+        position = bisect_right(self._starts, offset) - 1
+        if position < 0:
+            return  # its file was removed by others
+        segment = self.segments[position]
         segment.records += 1
-        if segment is self.segments[-1]:  # beyond the others a keeper has stored something
+        if segment is self.segments[-1] and not self._full:  # beyond the others a keeper has stored something
             self._full = segment.size + segment.records * RECORD_SIZE >= self._segment_size
 
     def file_end(self, offset: int) -> int:
@@ -200,6 +226,32 @@ class SegmentedStream:
         if count != wanted:
             raise OSError(errno.EIO, "a file of the log is shorter than it was", self._path(segment.start))
 
+    def note_losses(self) -> int:
+        """Look after all files, and forget what others have taken away of them; return how many bytes."""
+        before = self.bytes_on_disk
+        for segment in list(self.segments):
+            size = self._size_of(segment)
+            if size < segment.size:
+                self._lose(segment, size)
+        return before - self.bytes_on_disk
+
+    def _size_of(self, segment: Segment) -> int:
+        is_active = self._fd >= 0 and segment is self.segments[-1]
+        try:
+            return os.stat(self._fd if is_active else self._path(segment.start)).st_size
+        except GONE:
+            return 0
+
+    def _lose(self, segment: Segment, size: int) -> None:
+        if segment is self.segments[-1]:
+            self.close()
+            self._full = True
+        self.bytes_on_disk -= segment.size - size
+        segment.size = size
+        if not size:
+            position = bisect_right(self._starts, segment.start) - 1
+            del self._starts[position], self.segments[position]
+
     def drop(self, segment: Segment) -> None:
         """Unlink the file of `segment`, which is not the one being written."""
         position = bisect_right(self._starts, segment.start) - 1
@@ -216,7 +268,8 @@ class SegmentedStream:
             self._full = True
         if surplus and self.segments and self.segments[-1].end > end:
             last = self.segments[-1]
-            os.truncate(self._path(last.start), end - last.start)
+            with contextlib.suppress(*GONE):
+                os.truncate(self._path(last.start), end - last.start)
             self.bytes_on_disk -= last.end - end
             last.size = end - last.start
         self.end -= surplus
@@ -249,7 +302,7 @@ class SegmentedStream:
             os.close(fd)
 
     def _path(self, start: int) -> str:
-        return f"{self._stem}{start}"
+        return f"{self._folder}/{self._prefix}.{start}"
 
 
 def has_data(source: int) -> bool:

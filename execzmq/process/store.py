@@ -31,6 +31,13 @@ class LogStore:
             output is read into memory.
     """
 
+    __slots__ = (
+        "_memory",
+        "files",
+        "tail",
+        "trouble",
+    )
+
     def __init__(self, folder: str, budget: int, memory: Memory) -> None:
         self.files = LogFiles(folder, budget)
         self.tail = HeldTail(memory)
@@ -134,6 +141,10 @@ class LogStore:
         self.tail.release()
         return True
 
+    def note_losses(self) -> bool:
+        """Look after what others have taken away of the files; return whether bytes are gone."""
+        return self.files.note_losses()
+
     def remove(self) -> None:
         """Forget everything, and unlink all files.
 
@@ -161,7 +172,7 @@ class LogStore:
         """Return the ends of stdout and stderr after the last event up to `seq` of which they are known."""
         records = [self.tail.at_or_before(seq), self.files.index.at_or_before(seq)]
         found = [(record.seq, record.ends) for record in records if record is not None]
-        return max(*found, self.tail.lost.at_or_before(seq), (0, (0, 0)))[1]
+        return max(*found, self.tail.lost_at_or_before(seq), (0, (0, 0)))[1]
 
     def payload_of(self, kind: Kind) -> bytes | None:
         """Return the payload of the last event of a kind that is no output, `None` where there is none.

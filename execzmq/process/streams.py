@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from execzmq.process.logfile import FileLost
 from execzmq.process.readers import Readers
 from execzmq.settings import GATHER_TIME, MAX_EVENT
 from execzmq.types.events import Stream
@@ -321,6 +322,10 @@ class StreamPump:
             return self._source.move(self._log, self.stream, min(limit, self._log.room(self.stream)))
         except BlockingIOError:
             raise
+        except FileLost as error:
+            log.warning("%s", str(error))
+            self.flush()
+            self._log.store.note_losses()
         except OSError as error:
             if self._log.store.trouble is not None:
                 log.error("a stream of a command cannot be read: %s", error)

@@ -25,6 +25,15 @@ class StreamSet:
         paused: called when writers begin to wait.
     """
 
+    __slots__ = (
+        "_discarded",
+        "_is_discarding",
+        "_log",
+        "_paused",
+        "_pumps",
+        "backlog",
+    )
+
     def __init__(self, log: OutputLog, backlog: Backlog | None, paused: Callable[[], None]) -> None:
         self.backlog = backlog
         self._paused = paused

@@ -27,6 +27,13 @@ class Trimmer:
         dropped: bytes dropped per stream, counted here.
     """
 
+    __slots__ = (
+        "_data",
+        "_dropped",
+        "_index",
+        "counts_are_known",
+    )
+
     def __init__(self, data: dict[str, SegmentedStream], index: IndexFiles, dropped: dict[str, int]) -> None:
         self._data = data
         self._index = index

@@ -8,6 +8,11 @@ import asyncio
 class Waiters:
     """Those who wait; made on a running loop."""
 
+    __slots__ = (
+        "_loop",
+        "_waiting",
+    )
+
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[asyncio.Future[None]] = []

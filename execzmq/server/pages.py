@@ -24,7 +24,7 @@ def entries_of(page: LogPage) -> list[list[Any]]:
 
 def _entry(entry: Any, page: LogPage) -> list[Any]:
     if isinstance(entry, Dropped):
-        return ["gap", entry.from_seq, 0.0, entry.to_seq, entry.bytes]
+        return ["gap", entry.from_seq, entry.time, entry.to_seq, entry.bytes]
     if entry.kind == "output":
         return ["output", entry.seq, entry.time, entry.stream, entry.offset, entry.length]
     payload = payloads.decode(page.payloads.get(entry.seq, b""))

@@ -109,11 +109,9 @@ class Publisher:
 
     def _output(self, process: ManagedProcess, record: Record, now: float) -> None:
         pace = self._paces.setdefault(process.process_id, Pace())
-        if pace.carries(record.length, now):
+        if pace.carries(record.length, now) and (data := _bytes_of(process, record)) is not None:
             content = _place(process, record) | {"stream": record.stream, "offset": record.offset}
-            self._publish(
-                _topic(process, record.stream), "process_output", content, [process.log.read_output(record)]
-            )
+            self._publish(_topic(process, record.stream), "process_output", content, [data])
             return
         pace.unannounced = record
         if pace.timer is None:
@@ -173,6 +171,14 @@ def _end_of(process: ManagedProcess) -> dict[str, Any]:
 
 def _topic(process: ManagedProcess, kind: str) -> bytes:
     return f"p.{process.process_id}.{kind}".encode()
+
+
+def _bytes_of(process: ManagedProcess, record: Record) -> bytes | None:
+    """Return the output of an event, `None` where it cannot be read: whoever pages is told why."""
+    try:
+        return process.log.read_output(record)
+    except OSError:
+        return None
 
 
 def _place(process: ManagedProcess, record: Record) -> dict[str, Any]:

@@ -145,7 +145,7 @@ async def replaced(backend: LocalBackend) -> int:
     return backend.keeper.pid
 
 
-async def test_commands_of_a_dead_keeper_go_on(folder: Path) -> None:
+async def test_commands_of_a_dead_keeper_go_on(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Pipes, a terminal, stdin, signals and statuses: all as before, also for the next server."""
     async with life(folder) as backend:
         pipe = await backend.start(words("cat", stdin="pipe", process_id="pipe"))
@@ -156,7 +156,9 @@ async def test_commands_of_a_dead_keeper_go_on(folder: Path) -> None:
         await terminal.write(b"one\n")
         await until_output(pipe, b"one")
         await until_output(terminal, b"one")
-        await replaced(backend)
+        dead, other = backend.keeper.pid, await replaced(backend)
+        assert f"the keeper, pid {dead}, has died: another one is started" in caplog.messages
+        assert f"another keeper, pid {other}, has taken over: it holds 4 commands" in caplog.messages
         await pipe.write(b"two")
         await until_output(pipe, b"onetwo")
         await ends.write(b"\n")
@@ -235,8 +237,9 @@ async def test_server_dies_before_it_has_handed_over(folder: Path) -> None:
     silent = await backend.start(words("sleep", "60", process_id="silent"))
     info = await silent.info()
 
-    async def nothing(keeper: KeeperClient) -> None:
+    async def nothing(keeper: KeeperClient) -> int:
         """Be killed right here."""
+        return 0
 
     backend._keeping._on_replaced = nothing
     before = backend.keeper.pid

@@ -48,13 +48,15 @@ def drop_last_journal_line(folder: Path) -> None:
     journal.write_bytes(b"".join(lines[:-1]))
 
 
-async def test_running_command_goes_on(folder: Path) -> None:
+async def test_running_command_goes_on(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A running command is taken over: its events go on without hole or repeat, its stdin can be written."""
     async with life(folder) as backend:
         process = await backend.start(words("cat", stdin="pipe", process_id="p", name="n"))
         await process.write(b"one")
         await until_output(process, b"one")
+    caplog.set_level("INFO", "execzmq")
     async with last_life(folder) as backend:
+        assert "took over 1 running and 0 finished commands of an earlier life" in caplog.messages
         again = await backend.attach("n")
         assert again.instance == process.instance
         await again.write(b"two", end=True)

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -277,3 +278,19 @@ def test_log_in_the_background_is_bounded(tmp_path: Path) -> None:
     assert lines[-1].startswith("line 001999")
     assert all(line.startswith("line ") for line in lines)
     assert len(lines) > 50
+
+
+def test_log_in_the_background_is_made_anew(tmp_path: Path) -> None:
+    """A log file that was removed comes again with the next line, as soon as its folder is there."""
+    path = tmp_path / "state" / "server.log"
+    path.parent.mkdir()
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(fd, "w") as stream:
+        handler = BoundedLog(10_000, fd)
+        handler.setStream(stream)
+        shutil.rmtree(path.parent)
+        handler.emit(logging.makeLogRecord({"msg": "lost"}))
+        path.parent.mkdir()
+        handler.emit(logging.makeLogRecord({"msg": "said"}))
+    assert path.read_text() == "said\n"
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -10,6 +10,7 @@ from execzmq.backends.local_process import LocalProcess
 from execzmq.errors import InvalidRequest
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.paging import Place
+from execzmq.process.reading import page_of
 from execzmq.protocol.values import process_info_to_wire
 from execzmq.server import requests
 from execzmq.server.context import Context
@@ -101,7 +102,7 @@ def _page(
 ) -> Reply:
     log, result = process.log, process.result
     by_file = request.by_file and caller.peer.role == "owner"
-    page = log.page(request.after_seq, max_bytes, by_file=by_file)
+    page = page_of(process, request.after_seq, max_bytes, by_file=by_file)
     buffers = [memoryview(page.buffer)] if page.buffer else []
     for buffer in buffers:
         context.pages.sent(caller.session, caller.connection, caller.msg_id, buffer)
