@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from execzmq.backends import orphans
 from execzmq.backends.records import forget_record, start_record
+from execzmq.backends.unknown import spec_from_keeper
 from execzmq.backends.wiring import connect_streams
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from
 from execzmq.process import payloads
@@ -46,6 +47,7 @@ def restore(
     starts: dict[str, ProcessSpec] = {}
     boots: dict[str, str] = {}
     ends: dict[str, dict[str, Any]] = {}
+    records = list(records)
     for record in without_forgotten(records):
         if record["kind"] == "start":
             spec = spec_from_record(record)
@@ -59,9 +61,10 @@ def restore(
         went_down = key not in ends and boots[key] != boot_id()
         _restore_one(backend, spec, ends.get(key), left.get(key), went_down)
     _order(backend, ends)
-    for key, spawned in left.items():
-        if key not in starts:
-            _leave(backend, spawned)
+    known = {key_of(record["process_id"], record["instance"]) for record in records}
+    for spawned in sorted(left.values(), key=lambda spawned: -spawned.started_at):
+        if spawned.process_id not in starts:
+            _take_unknown(backend, spawned, was_known=spawned.process_id in known)
 
 
 def _order(backend: LocalBackend, ends: Iterable[str]) -> None:
@@ -91,6 +94,8 @@ def _restore_one(
         log.warning("the end of the log of %s may be missing: it has a new instance", spec.process_id)
         spec = replace(spec, log_instance=int.from_bytes(os.urandom(8)))
         backend.journal.note(start_record(spec))
+        if spawned is not None:
+            backend.keeper.mark(spec.key, "renewed")  # should the journal get lost
     if end is not None and is_cut:
         _finish(output, end)
     if was_degraded:
@@ -252,8 +257,24 @@ def _exit_left(backend: LocalBackend, spec: ProcessSpec) -> ProcessExit | None:
         return None
 
 
+def _take_unknown(backend: LocalBackend, spawned: SpawnedProcess, was_known: bool) -> None:
+    """Go on with a command whose start the journal has lost; let go of one that is over or was forgotten."""
+    spec = spec_from_keeper(spawned, backend.base_cwd, backend.settings.log_budget)
+    is_over = was_known or "discard" in spawned.marks
+    if spec is None or is_over or backend.table.get(spec.process_id) is not None:
+        _leave(backend, spawned)
+        return
+    log.warning(
+        "the journal has lost the start of %s, pid %d: it goes on without its name and limits",
+        spec.process_id,
+        spawned.pid,
+    )
+    backend.journal.note(start_record(spec))
+    _restore_one(backend, spec, None, spawned, "renewed" in spawned.marks)
+
+
 def _leave(backend: LocalBackend, spawned: SpawnedProcess) -> None:
-    """Let go of a command that the journal does not know: forgotten and over, or the journal was damaged."""
+    """Let go of a command that was forgotten and is over, or whose id another has."""
     spawned.close()
     if spawned.exit is not None:
         backend.keeper.forget(spawned.process_id)
