@@ -125,9 +125,8 @@ class LocalBackend:
 
     def statistics(self) -> dict[str, int]:
         """Return what was counted since the start, and how much there is at the moment."""
-        table = self.table
-        now = {"alive": table.alive, "processes": len(table), "degraded": self._recording.degraded_count}
-        return {**self._counts, **now}
+        now = {"alive": self.table.alive, "processes": len(self.table)}
+        return {**self._counts, **now, "degraded": self._recording.degraded_count}
 
     # ExecBackend
 
@@ -233,8 +232,7 @@ class LocalBackend:
         try:
             note_start(self.journal, spec)
             process = ManagedProcess(spec, OutputLog(folder, instance, budget, self.memory), self, self.clock)
-            before = self.table.add(process)
-            if before is not None:
+            if (before := self.table.add(process)) is not None:
                 self._drop(before)
             spawned = self.keeper.spawn(launch, files)
         finally:
@@ -279,6 +277,7 @@ class LocalBackend:
         """Pass an event on to the listener."""
         if process.log.store.trouble is None:
             self._housekeeping.grown(record.length)
+            self._recording.stored(process, record)
         self.listener.event_recorded(process, record, payload)
 
     def ended(self, process: ManagedProcess) -> None:
@@ -344,8 +343,7 @@ class LocalBackend:
         self.journal.note(forget_record(process.spec))
 
     def _exited(self, key: str, status: int | None, rusage: dict[str, float]) -> None:
-        process = self.table.get(key.partition(".")[0])
-        if process is not None and process.spec.key == key:
+        if (process := self.table.get_by_key(key)) is not None:
             process.exited(status, rusage)
 
     def _tidy(self) -> None:

@@ -73,6 +73,7 @@ def marks_of(process: ManagedProcess) -> frozenset[str]:
     flags = {
         "discard": process.is_discarding,
         "degraded": process.log.store.trouble is not None,
+        "stored": process.log.is_on_disk,
         "renewed": process.spec.log_instance != 0,
     }
     return frozenset(flag for flag, is_set in flags.items() if is_set)

@@ -13,6 +13,7 @@ from typing import Any
 from execzmq.backends.keeping import Keeping
 from execzmq.backends.records import end_record, journal_records
 from execzmq.process.held import Memory
+from execzmq.process.index import Record
 from execzmq.process.journal import Journal
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.shortage import Shortage
@@ -74,12 +75,13 @@ class Recording:
 
     def degraded(self, process: ManagedProcess, error: OSError) -> None:
         """Try the disk again for a log; the next server is to know that its end may be missing."""
-        self._mark(process, True)
+        self._mark(process, "degraded", True)
         self._shortage.add(process, error)
 
     def recovered(self, process: ManagedProcess) -> None:
         """Note that a log stands on disk; that of one that is over is found there from now on."""
-        self._mark(process, False)
+        self._mark(process, "degraded", False)
+        self._mark(process, "stored", True)
         if process.life.is_over:
             self.note(end_record(process))
 
@@ -99,9 +101,17 @@ class Recording:
             for key in keys:
                 self._keeping.client.forget(key)
 
-    def _mark(self, process: ManagedProcess, on: bool) -> None:
+    def stored(self, process: ManagedProcess, record: Record) -> None:
+        """Note that an event stands on disk: if its files go, the next server is to know that.
+
+        The first output is what makes them.
+        """
+        if record.kind == "output" and record.stdout_end + record.stderr_end == record.length:
+            self._mark(process, "stored", True)
+
+    def _mark(self, process: ManagedProcess, flag: str, on: bool) -> None:
         if process.has_begun and not process.life.is_over and self._keeping.is_connected:
-            self._keeping.client.mark(process.spec.key, "degraded", on)
+            self._keeping.client.mark(process.spec.key, flag, on)
 
     def _catch_up(self) -> bool:
         """Write what the journal lacks; return whether that is done."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("execzmq.backend")
 
 _Memo = tuple[Kind, bytes, float]
+_INCOMPLETE = "output that was told before is missing, and nobody knows how much"
 _SILENT = 3
 """Events of a command that says nothing: `started`, `exited` and `closed`."""
 
@@ -71,8 +72,8 @@ def _order(backend: LocalBackend, ends: Iterable[str]) -> None:
     """Let ends keep the order of the journal: the clock that dated them may have been set back."""
     latest = float("-inf")
     for key in ends:
-        process = backend.table.get(key.partition(".")[0])
-        if process is not None and process.spec.key == key:
+        process = backend.table.get_by_key(key)
+        if process is not None:
             latest = process.ended_on = max(latest, process.ended_on)
 
 
@@ -84,12 +85,15 @@ def _restore_one(
     went_down: bool,
 ) -> None:
     """Restore one process; `went_down` tells that the machine did, before its end was written."""
+    is_gone = _is_gone(backend, spec, spawned)
     output = _log_of(backend, spec, end, spawned)
     if backend.journal.damaged and end is None and spawned is None and output.last_kind not in LAST_KINDS:
         went_down = True  # its end may have been told, and have stood where the journal is damaged
     was_degraded = spawned is not None and "degraded" in spawned.marks
     is_cut = end is not None and output.last_kind not in LAST_KINDS
-    if (output.damaged and not (end and spec.log_instance)) or went_down or was_degraded or is_cut:
+    is_damaged = output.damaged and not (end and spec.log_instance)
+    lacks_output = is_damaged or is_gone or was_degraded
+    if lacks_output or went_down or is_cut:
         # What was told may differ from what is there: no cursor of before may fit.
         log.warning("the end of the log of %s may be missing: it has a new instance", spec.process_id)
         spec = replace(spec, log_instance=int.from_bytes(os.urandom(8)))
@@ -110,10 +114,17 @@ def _restore_one(
     if end is None and process.life.is_over:
         backend.ended(process)
     if spawned is not None:
-        _adopt(backend, process, spawned)
+        _adopt(backend, process, spawned, lacks_output)
     elif not process.life.is_over:
         _end_alone(process, _exit_left(backend, spec))
     process.disk.check()
+
+
+def _is_gone(backend: LocalBackend, spec: ProcessSpec, spawned: SpawnedProcess | None) -> bool:
+    """Tell whether events stood on disk of which there is no index any more: seqs would begin anew."""
+    if spawned is None or "stored" not in spawned.marks:
+        return False
+    return not any(Path(backend.log_folder(spec)).glob("idx.[0-9]*"))
 
 
 def _forgotten(
@@ -209,10 +220,14 @@ def _memos(end: Mapping[str, Any]) -> list[_Memo]:
     ]
 
 
-def _adopt(backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProcess) -> None:
+def _adopt(
+    backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProcess, lacks_output: bool
+) -> None:
     """Go on with a command that the keeper has; of one that is over the rest is discarded."""
     pumps, feeder = connect_streams(backend, process, spawned, adopted=True)
     process.resumed(spawned.pid, spawned.pidfd, spawned.started_at, pumps, feeder)
+    if lacks_output:
+        process.notice("incomplete", {"text": _INCOMPLETE})
     if process.is_discarding:
         backend.keeper.mark(spawned.process_id, "discard")
     elif not process.life.is_over:

@@ -10,7 +10,7 @@ import pytest
 from execzmq.backends import restore
 from execzmq.errors import CommandNotFound, Conflict, ProcessNotFound
 from execzmq.process.lifecycle import Life
-from execzmq.types.events import Closed, Exited, Failed, Gap, Started
+from execzmq.types.events import Closed, Exited, Failed, Gap, Notice, Started
 from tests.backends.lives import last_life, life
 from tests.commands import (
     all_events,
@@ -473,9 +473,50 @@ async def test_degraded_log_has_a_new_instance_x03(folder: Path, monkeypatch: py
         again = await backend.attach("p")
         assert again.instance != process.instance
         await again.write(b"two\n")
-        await until_output(again, b"one\ntwo\n")
+        events = await until_output(again, b"one\ntwo\n")
+        assert only(events, Notice).kind == "incomplete"
     async with last_life(folder) as backend:
         assert (await backend.attach("p")).instance == again.instance
+
+
+@pytest.mark.parametrize("what", ["*", "idx.*"])
+async def test_a_log_that_was_removed_has_a_new_instance(folder: Path, what: str) -> None:
+    """Its seqs would begin anew, and a reader would wait for ever at its own; the loss is told."""
+    async with life(folder) as backend:
+        process = await backend.start(words("cat", stdin="pipe", process_id="p"))
+        for word in (b"one\n", b"two\n"):
+            await process.write(word)
+            await until_output(process, word)
+    for path in (folder / "p").glob(f"p.*/{what}"):
+        path.unlink()
+    async with life(folder) as backend:
+        again = await backend.attach("p")
+        assert again.instance != process.instance
+    async with last_life(folder) as backend:
+        later = await backend.attach("p")
+        assert later.instance == again.instance
+        await later.signal("TERM")
+        events = await all_events(later)
+        assert_seqs_whole(events)
+        assert only(events, Notice).kind == "incomplete"
+        assert output_of(events) == (b"" if what == "*" else b"one\ntwo\n")
+
+
+async def test_data_that_was_removed_before_the_keeper_stored_more(folder: Path) -> None:
+    """What was told is a gap, and nothing else has its place."""
+    flag = folder / "flag"
+    async with life(folder) as backend:
+        process = await backend.start(
+            shell(f"echo one; while [ ! -e {flag} ]; do sleep 0.02; done; echo two; exit 3", process_id="p")
+        )
+        pid = only(await until_output(process, b"one\n"), Started).pid
+    next((folder / "p").glob("p.*/out.0")).unlink()
+    flag.touch()
+    wait_until(lambda: not is_alive(pid))
+    async with last_life(folder) as backend:
+        events = await all_events(await backend.attach("p"))
+        assert_seqs_whole(events)
+        assert (only(events, Gap).bytes, output_of(events), end_of(events).exit_code) == (4, b"two\n", 3)
 
 
 async def test_end_that_was_in_memory_only_x03(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
