@@ -25,7 +25,7 @@ from execzmq.backends.launching import check_params, digest_of, launch_of, spawn
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.recording import Recording
-from execzmq.backends.records import end_record, forget_record, note_start
+from execzmq.backends.records import end_record, forget_record
 from execzmq.backends.restore import restore
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
@@ -230,7 +230,7 @@ class LocalBackend:
         folder = self.log_folder(spec)
         launch, files = launch_of(params, spec, self.base_env, folder)
         try:
-            note_start(self.journal, spec)
+            self._recording.begun(spec)
             process = ManagedProcess(spec, OutputLog(folder, instance, budget, self.memory), self, self.clock)
             if (before := self.table.add(process)) is not None:
                 self._drop(before)

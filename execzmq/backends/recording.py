@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from execzmq.backends.keeping import Keeping
-from execzmq.backends.records import end_record, journal_records
+from execzmq.backends.records import end_record, journal_records, start_record
+from execzmq.errors import SpawnFailed
 from execzmq.process.held import Memory
 from execzmq.process.index import Record
 from execzmq.process.journal import Journal
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.shortage import Shortage
+from execzmq.process.spec import ProcessSpec
 from execzmq.process.table import ProcessTable
 
 _LEAST_SLACK = 64
@@ -58,6 +60,20 @@ class Recording:
     def degraded_count(self) -> int:
         """Count the processes whose newest output the disk has not taken yet."""
         return self._shortage.degraded_count
+
+    def begun(self, spec: ProcessSpec) -> None:
+        """Write a start, without which the next server would not know the command.
+
+        Raises:
+            SpawnFailed: the disk is full or fails; nothing was begun.
+        """
+        try:
+            self._shortage.check_room()
+            self.journal.append(start_record(spec))
+        except OSError as error:
+            message = f"the start cannot be written down in the server's state folder: {error.strerror}"
+            message += "; make room on its disk, or forget finished processes, and start again"
+            raise SpawnFailed(message, reason="journal", errno=error.errno) from None
 
     def note(self, record: Mapping[str, Any]) -> None:
         """Write a record now or later."""
