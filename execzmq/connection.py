@@ -7,6 +7,7 @@ and its key is never part of an error or a `repr`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -74,7 +75,8 @@ class ConnectionInfo:
 def write_connection_file(path: str | Path, info: ConnectionInfo) -> None:
     """Write `info` as one whole file that only its owner may read; replace what is there.
 
-    Missing parents are made 0700. Readers see the old file or the new one, nothing between.
+    Missing parents are made 0700. Readers see the old file or the new one, nothing between; but on a full
+    disk the old file is written over, if it has the room.
 
     Raises:
         ConnectionFailed: the file system does not keep other users from reading it.
@@ -84,16 +86,40 @@ def write_connection_file(path: str | Path, info: ConnectionInfo) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     content = {name: value for name, value in asdict(info).items() if value not in ("", 0) or name == "key"}
+    data = json.dumps(content, indent=2).encode() + b"\n"
+    try:
+        _write_new(path, temporary, data)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not _write_over(path, data):
+            raise
+
+
+def _write_new(path: Path, temporary: Path, data: bytes) -> None:
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
             _refuse_readable(path, os.fstat(fd))
-            file.write(json.dumps(content, indent=2).encode() + b"\n")
+            file.write(data)
         os.rename(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _write_over(path: Path, data: bytes) -> bool:
+    """Write into the room of the file that is there, if it is its owner's alone; return whether it could."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with open(fd, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        status = os.fstat(fd)
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+        if is_own and file.write(data) == len(data):
+            file.truncate()
+            return True
+    return False
 
 
 def remove_connection_file(path: str | Path, *, pid: int, epoch: str) -> bool:

@@ -1,7 +1,9 @@
 """The schema, the examples, their description and the code agree on what a connection file holds."""
 
 import dataclasses
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -106,3 +108,23 @@ def test_network_file_has_all_curve_keys_or_none() -> None:
     content |= {"transport": "tcp", "ip": "192.0.2.7", "key": "", "curve_serverkey": "x" * 40}
     assert not validator.is_valid(content)
     assert validator.is_valid({**content, "curve_publickey": "y" * 40, "curve_secretkey": "z" * 40})
+
+
+def test_on_a_full_disk_the_old_file_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its owner's own, and nothing of it stays; without one there is nothing to be done."""
+    path = tmp_path / "connection.json"
+    info = ConnectionInfo(**IPC_OWNER)
+    write_connection_file(path, dataclasses.replace(info, hostname="a-much-longer-name" * 9))
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "rename", refuse)
+    write_connection_file(path, info)
+    assert load(path) == info
+    assert os.listdir(tmp_path) == [path.name]
+    path.chmod(0o644)
+    for refused in (path, tmp_path / "other.json"):
+        with pytest.raises(OSError, match="No space"):
+            write_connection_file(refused, info)
+    assert os.listdir(tmp_path) == [path.name]

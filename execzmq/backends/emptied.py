@@ -1,4 +1,4 @@
-"""Own what becomes of a backend whose folder was emptied under it: the next server must find what runs.
+"""Own what becomes of a backend whose folder or journal is gone: the next server must find what runs.
 
 Knows the journal and the folders of the logs; what the logs had is gone with their files.
 """
@@ -22,4 +22,23 @@ def fill_again(backend: LocalBackend) -> None:
         os.makedirs(backend.log_folder(process.spec), 0o700, exist_ok=True)
     with contextlib.suppress(OSError):  # then at the next time that something ends
         backend.journal.is_behind = True
-        backend.journal.compact(record for process in backend.table for record in journal_records(process))
+        _write_journal(backend, replaces_any=False)
+
+
+def mend_journal(backend: LocalBackend) -> bool:
+    """Write the journal anew where it was removed, replaced or cut; return whether it was.
+
+    To be called by whoever has the lock of the folder.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    if not backend.journal.is_lost:
+        return False
+    _write_journal(backend, replaces_any=True)
+    return True
+
+
+def _write_journal(backend: LocalBackend, *, replaces_any: bool) -> None:
+    records = (record for process in backend.table for record in journal_records(process))
+    backend.journal.compact(records, replaces_any=replaces_any)

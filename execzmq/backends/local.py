@@ -25,7 +25,7 @@ from execzmq.backends.launching import check_params, digest_of, launch_of, spawn
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.recording import Recording
-from execzmq.backends.records import end_record, forget_record, note_start
+from execzmq.backends.records import end_record, forget_record
 from execzmq.backends.restore import restore
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
@@ -123,7 +123,8 @@ class LocalBackend:
 
     def statistics(self) -> dict[str, int]:
         """Return what was counted since the start, and how much there is at the moment."""
-        return {**self._counts, **_present(self.table), "degraded": self._recording.degraded_count}
+        now = {"alive": self.table.alive, "processes": len(self.table)}
+        return {**self._counts, **now, "degraded": self._recording.degraded_count}
 
     # ExecBackend
 
@@ -227,10 +228,9 @@ class LocalBackend:
         folder = self.log_folder(spec)
         launch, files = launch_of(params, spec, self.base_env, folder)
         try:
-            note_start(self.journal, spec)
+            self._recording.begun(spec)
             process = ManagedProcess(spec, OutputLog(folder, instance, budget, self.memory), self, self.clock)
-            before = self.table.add(process)
-            if before is not None:
+            if (before := self.table.add(process)) is not None:
                 self._drop(before)
             spawned = self.keeper.spawn(launch, files)
         finally:
@@ -275,6 +275,7 @@ class LocalBackend:
         """Pass an event on to the listener."""
         if process.log.store.trouble is None:
             self._housekeeping.grown(record.length)
+            self._recording.stored(process, record)
         self.listener.event_recorded(process, record, payload)
 
     def ended(self, process: ManagedProcess) -> None:
@@ -340,8 +341,7 @@ class LocalBackend:
         self.journal.note(forget_record(process.spec))
 
     def _exited(self, key: str, status: int | None, rusage: dict[str, float]) -> None:
-        process = self.table.get(key.partition(".")[0])
-        if process is not None and process.spec.key == key:
+        if (process := self.table.get_by_key(key)) is not None:
             process.exited(status, rusage)
 
     def _tidy(self) -> None:
@@ -360,10 +360,6 @@ def _info_of(backend: LocalBackend) -> ServerInfo:
         started_at=backend.started_at,
         statistics=backend.statistics(),
     )
-
-
-def _present(table: ProcessTable) -> dict[str, int]:
-    return {"alive": table.alive, "processes": len(table)}
 
 
 def _scopes_of(table: ProcessTable) -> list[Scope]:

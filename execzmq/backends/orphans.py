@@ -75,5 +75,10 @@ def orphan_of(process: ManagedProcess) -> Orphan:
 
 def marks_of(process: ManagedProcess) -> frozenset[str]:
     """Return the flags that a keeper should have of a process."""
-    flags = {"discard": process.is_discarding, "degraded": process.log.store.trouble is not None}
+    flags = {
+        "discard": process.is_discarding,
+        "degraded": process.log.store.trouble is not None,
+        "stored": process.log.is_on_disk,
+        "renewed": process.spec.log_instance != 0,
+    }
     return frozenset(flag for flag, is_set in flags.items() if is_set)

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from execzmq.backends.keeping import Keeping
-from execzmq.backends.records import end_record, journal_records
+from execzmq.backends.records import end_record, journal_records, start_record
+from execzmq.errors import SpawnFailed
 from execzmq.process.held import Memory
+from execzmq.process.index import Record
 from execzmq.process.journal import Journal
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.shortage import Shortage
+from execzmq.process.spec import ProcessSpec
 from execzmq.process.table import ProcessTable
 
 _LEAST_SLACK = 64
@@ -58,6 +61,20 @@ class Recording:
         """Count the processes whose newest output the disk has not taken yet."""
         return self._shortage.degraded_count
 
+    def begun(self, spec: ProcessSpec) -> None:
+        """Write a start, without which the next server would not know the command.
+
+        Raises:
+            SpawnFailed: the disk is full or fails; nothing was begun.
+        """
+        try:
+            self._shortage.check_room()
+            self.journal.append(start_record(spec))
+        except OSError as error:
+            message = f"the start cannot be written down in the server's state folder: {error.strerror}"
+            message += "; make room on its disk, or forget finished processes, and start again"
+            raise SpawnFailed(message, reason="journal", errno=error.errno) from None
+
     def note(self, record: Mapping[str, Any]) -> None:
         """Write a record now or later."""
         self.journal.note(record)
@@ -74,12 +91,13 @@ class Recording:
 
     def degraded(self, process: ManagedProcess, error: OSError) -> None:
         """Try the disk again for a log; the next server is to know that its end may be missing."""
-        self._mark(process, True)
+        self._mark(process, "degraded", True)
         self._shortage.add(process, error)
 
     def recovered(self, process: ManagedProcess) -> None:
         """Note that a log stands on disk; that of one that is over is found there from now on."""
-        self._mark(process, False)
+        self._mark(process, "degraded", False)
+        self._mark(process, "stored", True)
         if process.life.is_over:
             self.note(end_record(process))
 
@@ -99,9 +117,17 @@ class Recording:
             for key in keys:
                 self._keeping.client.forget(key)
 
-    def _mark(self, process: ManagedProcess, on: bool) -> None:
+    def stored(self, process: ManagedProcess, record: Record) -> None:
+        """Note that an event stands on disk: if its files go, the next server is to know that.
+
+        The first output is what makes them.
+        """
+        if record.kind == "output" and record.stdout_end + record.stderr_end == record.length:
+            self._mark(process, "stored", True)
+
+    def _mark(self, process: ManagedProcess, flag: str, on: bool) -> None:
         if process.has_begun and not process.life.is_over and self._keeping.is_connected:
-            self._keeping.client.mark(process.spec.key, "degraded", on)
+            self._keeping.client.mark(process.spec.key, flag, on)
 
     def _catch_up(self) -> bool:
         """Write what the journal lacks; return whether that is done."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from execzmq.errors import SpawnFailed
-from execzmq.process.journal import Journal
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.spec import ProcessSpec, boot_id, spec_to_record
 
@@ -22,20 +20,6 @@ def start_record(spec: ProcessSpec) -> dict[str, object]:
 def forget_record(spec: ProcessSpec) -> dict[str, object]:
     """Return the journal's record of a forget, after which the id is free."""
     return {"kind": "forget", "process_id": spec.process_id, "instance": spec.instance}
-
-
-def note_start(journal: Journal, spec: ProcessSpec) -> None:
-    """Write a start into the journal, without which the next server would not know the command.
-
-    Raises:
-        SpawnFailed: the disk is full or fails; nothing was begun.
-    """
-    try:
-        journal.append(start_record(spec))
-    except OSError as error:
-        message = f"the start cannot be written down in the server's state folder: {error.strerror}"
-        message += "; make room on its disk, or forget finished processes, and start again"
-        raise SpawnFailed(message, reason="journal", errno=error.errno) from None
 
 
 def end_record(process: ManagedProcess) -> dict[str, object]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from execzmq.backends import orphans
 from execzmq.backends.records import forget_record, start_record
+from execzmq.backends.unknown import spec_from_keeper
 from execzmq.backends.wiring import connect_streams
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from
 from execzmq.process import payloads
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("execzmq.backend")
 
 _Memo = tuple[Kind, bytes, float]
+_INCOMPLETE = "output that was told before is missing, and nobody knows how much"
 _SILENT = 3
 """Events of a command that says nothing: `started`, `exited` and `closed`."""
 
@@ -46,6 +48,7 @@ def restore(
     starts: dict[str, ProcessSpec] = {}
     boots: dict[str, str] = {}
     ends: dict[str, dict[str, Any]] = {}
+    records = list(records)
     for record in without_forgotten(records):
         if record["kind"] == "start":
             spec = spec_from_record(record)
@@ -59,9 +62,10 @@ def restore(
         went_down = key not in ends and boots[key] != boot_id()
         _restore_one(backend, spec, ends.get(key), left.get(key), went_down)
     _order(backend, ends)
-    for key, spawned in left.items():
-        if key not in starts:
-            _leave(backend, spawned)
+    known = {key_of(record["process_id"], record["instance"]) for record in records}
+    for spawned in sorted(left.values(), key=lambda spawned: -spawned.started_at):
+        if spawned.process_id not in starts:
+            _take_unknown(backend, spawned, was_known=spawned.process_id in known)
     if starts:
         living = len(backend.table.living())
         words = "took over %d running and %d finished commands of an earlier life"
@@ -72,8 +76,8 @@ def _order(backend: LocalBackend, ends: Iterable[str]) -> None:
     """Let ends keep the order of the journal: the clock that dated them may have been set back."""
     latest = float("-inf")
     for key in ends:
-        process = backend.table.get(key.partition(".")[0])
-        if process is not None and process.spec.key == key:
+        process = backend.table.get_by_key(key)
+        if process is not None:
             latest = process.ended_on = max(latest, process.ended_on)
 
 
@@ -85,16 +89,21 @@ def _restore_one(
     went_down: bool,
 ) -> None:
     """Restore one process; `went_down` tells that the machine did, before its end was written."""
+    is_gone = _is_gone(backend, spec, spawned)
     output = _log_of(backend, spec, end, spawned)
     if backend.journal.damaged and end is None and spawned is None and output.last_kind not in LAST_KINDS:
         went_down = True  # its end may have been told, and have stood where the journal is damaged
     was_degraded = spawned is not None and "degraded" in spawned.marks
     is_cut = end is not None and output.last_kind not in LAST_KINDS
-    if (output.damaged and not (end and spec.log_instance)) or went_down or was_degraded or is_cut:
+    is_damaged = output.damaged and not (end and spec.log_instance)
+    lacks_output = is_damaged or is_gone or was_degraded
+    if lacks_output or went_down or is_cut:
         # What was told may differ from what is there: no cursor of before may fit.
         log.warning("the end of the log of %s may be missing: it has a new instance", spec.process_id)
         spec = replace(spec, log_instance=int.from_bytes(os.urandom(8)))
         backend.journal.note(start_record(spec))
+        if spawned is not None:
+            backend.keeper.mark(spec.key, "renewed")  # should the journal get lost
     if end is not None and is_cut:
         _finish(output, end)
     if was_degraded:
@@ -109,10 +118,17 @@ def _restore_one(
     if end is None and process.life.is_over:
         backend.ended(process)
     if spawned is not None:
-        _adopt(backend, process, spawned)
+        _adopt(backend, process, spawned, lacks_output)
     elif not process.life.is_over:
         _end_alone(process, _exit_left(backend, spec))
     process.disk.check()
+
+
+def _is_gone(backend: LocalBackend, spec: ProcessSpec, spawned: SpawnedProcess | None) -> bool:
+    """Tell whether events stood on disk of which there is no index any more: seqs would begin anew."""
+    if spawned is None or "stored" not in spawned.marks:
+        return False
+    return not any(Path(backend.log_folder(spec)).glob("idx.[0-9]*"))
 
 
 def _forgotten(
@@ -208,10 +224,14 @@ def _memos(end: Mapping[str, Any]) -> list[_Memo]:
     ]
 
 
-def _adopt(backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProcess) -> None:
+def _adopt(
+    backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProcess, lacks_output: bool
+) -> None:
     """Go on with a command that the keeper has; of one that is over the rest is discarded."""
     pumps, feeder = connect_streams(backend, process, spawned, adopted=True)
     process.resumed(spawned.pid, spawned.pidfd, spawned.started_at, pumps, feeder)
+    if lacks_output:
+        process.notice("incomplete", {"text": _INCOMPLETE})
     if process.is_discarding:
         backend.keeper.mark(spawned.process_id, "discard")
     elif not process.life.is_over:
@@ -256,8 +276,24 @@ def _exit_left(backend: LocalBackend, spec: ProcessSpec) -> ProcessExit | None:
         return None
 
 
+def _take_unknown(backend: LocalBackend, spawned: SpawnedProcess, was_known: bool) -> None:
+    """Go on with a command whose start the journal has lost; let go of one that is over or was forgotten."""
+    spec = spec_from_keeper(spawned, backend.base_cwd, backend.settings.log_budget)
+    is_over = was_known or "discard" in spawned.marks
+    if spec is None or is_over or backend.table.get(spec.process_id) is not None:
+        _leave(backend, spawned)
+        return
+    log.warning(
+        "the journal has lost the start of %s, pid %d: it goes on without its name and limits",
+        spec.process_id,
+        spawned.pid,
+    )
+    backend.journal.note(start_record(spec))
+    _restore_one(backend, spec, None, spawned, "renewed" in spawned.marks)
+
+
 def _leave(backend: LocalBackend, spawned: SpawnedProcess) -> None:
-    """Let go of a command that the journal does not know: forgotten and over, or the journal was damaged."""
+    """Let go of a command that was forgotten and is over, or whose id another has."""
     spawned.close()
     if spawned.exit is not None:
         backend.keeper.forget(spawned.process_id)

@@ -1,12 +1,20 @@
 """The newest file of one stream of a log, which an orphaned keeper makes longer.
 
 The rule of the names is that of the server's log: `<prefix>.<offset of its first byte>`. Whatever stands here
-beyond the server's index is made events of by the next server. It must not know the index.
+beyond the server's index is made events of by the next server. Of the index it knows how a record tells the
+ends of the streams, since files of data may have been removed: no other bytes may get their offsets.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import struct
+import zlib
+
+_RECORD = struct.Struct("<32xQQI")
+"""The part of an index record that tells the ends of stdout and stderr, and the check of all before it."""
+_CHECKED = _RECORD.size - 4
 
 
 class Store:
@@ -52,8 +60,24 @@ class Store:
 
     def _open_newest(self) -> None:
         os.makedirs(self._folder, 0o700, exist_ok=True)
-        starts = [start for name in os.listdir(self._folder) if (start := self._start_of(name)) is not None]
-        self._begin(max(starts, default=0))
+        names = os.listdir(self._folder)
+        told = self._told_end(names)
+        self._begin(max(_numbers_of(names, self._prefix), default=told))
+        if self._start + self._size < told:
+            self._begin(told)
+
+    def _told_end(self, names: list[bytes]) -> int:
+        """Return up to where the server has told this stream, as far as there is an index.
+
+        Raises:
+            OSError: the index does not tell; the next server decides.
+        """
+        for number in sorted(_numbers_of(names, b"idx"), reverse=True):
+            with open(os.path.join(self._folder, b"idx.%d" % number), "rb") as file:
+                index = file.read()
+            if len(index) >= _RECORD.size:  # else a server was killed while it wrote the first record
+                return _ends_in(index)[self._prefix != b"out"]
+        return 0
 
     def _begin(self, start: int) -> None:
         """Open the file of that offset, which is there already or begins now."""
@@ -62,6 +86,19 @@ class Store:
         self.close()
         self._fd, self._start, self._size = fd, start, os.fstat(fd).st_size
 
-    def _start_of(self, name: bytes) -> int | None:
-        prefix, _, number = name.partition(b".")
-        return int(number) if prefix == self._prefix and number.isdigit() else None
+
+def _numbers_of(names: list[bytes], prefix: bytes) -> list[int]:
+    """Return the numbers of the files of one prefix."""
+    parts = [name.partition(b".") for name in names]
+    return [int(number) for found, _, number in parts if found == prefix and number.isdigit()]
+
+
+def _ends_in(index: bytes) -> tuple[int, int]:
+    """Return the ends of both streams as the last whole record has them; a torn one was never told."""
+    whole = len(index) // _RECORD.size
+    for position in range(whole - 1, max(-1, whole - 3), -1):
+        record = index[position * _RECORD.size : (position + 1) * _RECORD.size]
+        stdout, stderr, check = _RECORD.unpack(record)
+        if zlib.crc32(record[:_CHECKED]) == check:
+            return stdout, stderr
+    raise OSError(errno.EIO, "the index is damaged")

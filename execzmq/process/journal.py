@@ -115,13 +115,32 @@ class Journal:
         self._size, self.records = good, len(records)
         return records
 
-    def compact(self, records: Iterable[Mapping[str, Any]]) -> None:
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether others have removed, replaced or cut the file since it was opened.
+
+        Raises:
+            OSError: the folder cannot be looked at.
+        """
+        if self._fd < 0:
+            return False
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return True
+        return not os.path.samestat(os.fstat(self._fd), found) or found.st_size < self._size
+
+    def compact(self, records: Iterable[Mapping[str, Any]], *, replaces_any: bool = False) -> None:
         """Replace the file by one that has only `records`; after a crash it is the old or the new one whole.
+
+        Args:
+            replaces_any: also a file that is not the one that was opened; the folder is this process's.
 
         Raises:
             OSError: the disk failed, or the file there is another process's; the journal is as it was.
         """
-        self._refuse_anothers()
+        if not replaces_any:
+            self._refuse_anothers()
         lines = [_line_of(record) for record in records]
         data = b"".join(lines)
         temporary = self._path.with_name(self._path.name + ".tmp")

@@ -115,6 +115,10 @@ def _whole_logs(stats: Iterable[LogStat], needed: int) -> list[Action]:
         for stat in stats
         if stat.closed_at is not None and stat.disk_bytes and not stat.unreceived
     ]
+    small = [stat.disk_bytes for _, _, stat in finished if stat.disk_bytes * _HEADROOM < needed]
+    if sum(small) * _HEADROOM < needed:
+        # Their results would be lost for nothing.
+        finished = [entry for entry in finished if entry[2].disk_bytes * _HEADROOM >= needed]
     actions: list[Action] = []
     for _, _, stat in sorted(finished, key=lambda entry: entry[:2]):
         if needed <= 0:

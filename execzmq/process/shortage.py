@@ -31,6 +31,14 @@ class Reserve:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def has_half_free(self) -> bool:
+        """Tell whether half as much as the reserve is free on its disk, or nobody can tell."""
+        try:
+            disk = os.statvfs(self._path.parent)
+        except OSError:
+            return True
+        return disk.f_bavail * disk.f_frsize >= _size_on(disk) // 2
+
     def take(self) -> bool:
         """Take the room; return whether as much again is free, or nobody can tell."""
         try:
@@ -38,9 +46,10 @@ class Reserve:
         except OSError as error:
             return not is_about_space(error)
         try:
-            size = max(1, min(RESERVE, _bytes_of(fd, "f_blocks") // _SHARE))
+            size = _size_on(os.fstatvfs(fd))
             os.posix_fallocate(fd, 0, size)
-            return _bytes_of(fd, "f_bavail") >= size
+            disk = os.fstatvfs(fd)
+            return disk.f_bavail * disk.f_frsize >= size
         except OSError as error:
             return not is_about_space(error)
         finally:
@@ -55,9 +64,8 @@ class Reserve:
         return False
 
 
-def _bytes_of(fd: int, what: str) -> int:
-    disk = os.fstatvfs(fd)
-    return int(getattr(disk, what)) * disk.f_frsize
+def _size_on(disk: os.statvfs_result) -> int:
+    return max(1, min(RESERVE, disk.f_blocks * disk.f_frsize // _SHARE))
 
 
 class Shortage:
@@ -108,6 +116,15 @@ class Shortage:
         """Note that the disk takes nothing; return whether it is worth to try once more, with the reserve."""
         self._begin(error)
         return is_about_space(error) and self._reserve.release()
+
+    def check_room(self) -> None:
+        """Refuse what can be refused, a start, where it would take what ends, notices and forgets need.
+
+        Raises:
+            OSError: the disk is full and the reserve half used up.
+        """
+        if self._memory.is_disk_full and not self._reserve.has_half_free():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def add(self, process: ManagedProcess, error: OSError) -> None:
         """Try the disk again for this process until it works."""

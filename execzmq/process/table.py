@@ -57,6 +57,11 @@ class ProcessTable:
         """Return the process with that id, if there is one."""
         return self._by_id.get(process_id)
 
+    def get_by_key(self, key: str) -> ManagedProcess | None:
+        """Return the process whose spec has that key, if there is one."""
+        process = self._by_id.get(key.partition(".")[0])
+        return process if process is not None and process.spec.key == key else None
+
     def after(self, process_id: str | None) -> Iterator[ManagedProcess]:
         """Return those that were added after that one, all where it is not there."""
         processes = list(self._by_id.values())

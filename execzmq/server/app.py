@@ -16,7 +16,7 @@ from functools import partial
 import zmq
 
 from execzmq import connection
-from execzmq.backends.emptied import fill_again
+from execzmq.backends.emptied import fill_again, mend_journal
 from execzmq.backends.local import LocalBackend
 from execzmq.connection import ConnectionInfo
 from execzmq.errors import ExecZMQError
@@ -94,7 +94,9 @@ class Server:
             self._send,
             self._clock,
         )
-        self._mender = Mender(state, self._sockets, info, partial(fill_again, backend))
+        self._mender = Mender(
+            state, self._sockets, info, partial(fill_again, backend), partial(mend_journal, backend)
+        )
         backend.listener = self._publisher
 
     @classmethod

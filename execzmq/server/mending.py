@@ -25,6 +25,7 @@ class Mender:
     Args:
         info: what its connection files say.
         on_emptied: called after the state folder was emptied or made anew.
+        mend_journal: writes the journal anew where it is not whole any more; returns whether it did.
     """
 
     def __init__(
@@ -33,11 +34,13 @@ class Mender:
         sockets: Sockets,
         info: ConnectionInfo,
         on_emptied: Callable[[], object],
+        mend_journal: Callable[[], bool],
     ) -> None:
         self._state = state
         self._sockets = sockets
         self._info = info
         self._on_emptied = on_emptied
+        self._mend_journal = mend_journal
         self._is_lost = False
         self._said = ""
 
@@ -59,6 +62,8 @@ class Mender:
         if self._state.make_again(self._info.key):
             log.warning("the state folder %s was emptied: it is made anew", self._state.path)
             self._on_emptied()
+        elif self._mend_journal():
+            log.warning("the journal in %s was removed or cut: it is written anew", self._state.path)
         for lost in self._sockets.bind_lost():
             log.warning("the socket %s was removed: it is bound anew", lost)
         for spoilt in self._state.announce_again(self._info):

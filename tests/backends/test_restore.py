@@ -10,7 +10,7 @@ import pytest
 from execzmq.backends import restore
 from execzmq.errors import CommandNotFound, Conflict, ProcessNotFound
 from execzmq.process.lifecycle import Life
-from execzmq.types.events import Closed, Exited, Failed, Gap, Started
+from execzmq.types.events import Closed, Exited, Failed, Gap, Notice, Started
 from tests.backends.lives import last_life, life
 from tests.commands import (
     all_events,
@@ -383,6 +383,59 @@ async def test_start_that_the_journal_has_lost(folder: Path) -> None:
         assert output_of(await all_events(again)) == b"new\n"
 
 
+@pytest.mark.parametrize("how", ["removed", "truncated", "junk"])
+async def test_running_commands_that_the_journal_has_lost(
+    folder: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The keeper has them: they are listed, read on from any cursor, written to, signalled and ended."""
+    async with life(folder) as backend:
+        process = await backend.start(words("cat", stdin="pipe", process_id="p", cwd=b"/", name="n"))
+        await process.write(b"one ")
+        before = await until_output(process, b"one ")
+        silent = await backend.start(words("sleep", "60", process_id="silent"))
+        ended = await backend.start(shell("read x; exit 3", stdin="pipe", process_id="ended"))
+        await ended.write(b"x", end=True)
+    journal = folder / "journal"
+    size = journal.stat().st_size
+    journal.unlink()
+    if how != "removed":
+        journal.write_bytes(b"" if how == "truncated" else os.urandom(size))
+    for _ in range(2):
+        async with life(folder) as backend:
+            infos = {info.process_id: info for info in await backend.list_processes()}
+            assert {"p", "silent"} <= set(infos)
+            assert (infos["p"].argv, infos["p"].cwd, infos["p"].name) == ((b"cat",), b"/", None)
+            assert infos["p"].instance == process.instance
+            assert end_of(await all_events(await backend.attach("ended"))).exit_code == 3
+            with pytest.raises(Conflict):
+                await backend.start(words("cat", stdin="pipe", process_id="p", cwd=b"/", name="n"))
+    assert caplog.text.count("the journal has lost the start of p,") == 1
+    async with last_life(folder) as backend:
+        again = await backend.attach("p")
+        await again.write(b"two", end=True)
+        events = await all_events(again)
+        assert events[: len(before)] == before
+        assert (output_of(events), end_of(events).exit_code) == (b"one two", 0)
+        late = await backend.attach("silent")
+        assert late.instance == silent.instance
+        await late.signal("TERM")
+        assert end_of(await all_events(late)).signal == signal.SIGTERM
+
+
+async def test_a_new_instance_outlives_the_journal(folder: Path) -> None:
+    """No cursor of before the first loss fits after the second."""
+    async with life(folder) as backend:
+        process = await backend.start(words("cat", stdin="pipe", process_id="p"))
+        await process.write(b"one")
+        await until_output(process, b"one")
+    next((folder / "p").glob("p.*/out.*")).write_bytes(b"on")
+    async with life(folder) as backend:
+        second = (await backend.attach("p")).instance
+    (folder / "journal").unlink()
+    async with last_life(folder) as backend:
+        assert (await backend.attach("p")).instance not in (process.instance, second)
+
+
 async def test_machine_that_went_down(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ran when the machine went down has an end that nobody knows, and a new instance."""
     async with life(folder) as backend:
@@ -422,9 +475,50 @@ async def test_degraded_log_has_a_new_instance_x03(folder: Path, monkeypatch: py
         again = await backend.attach("p")
         assert again.instance != process.instance
         await again.write(b"two\n")
-        await until_output(again, b"one\ntwo\n")
+        events = await until_output(again, b"one\ntwo\n")
+        assert only(events, Notice).kind == "incomplete"
     async with last_life(folder) as backend:
         assert (await backend.attach("p")).instance == again.instance
+
+
+@pytest.mark.parametrize("what", ["*", "idx.*"])
+async def test_a_log_that_was_removed_has_a_new_instance(folder: Path, what: str) -> None:
+    """Its seqs would begin anew, and a reader would wait for ever at its own; the loss is told."""
+    async with life(folder) as backend:
+        process = await backend.start(words("cat", stdin="pipe", process_id="p"))
+        for word in (b"one\n", b"two\n"):
+            await process.write(word)
+            await until_output(process, word)
+    for path in (folder / "p").glob(f"p.*/{what}"):
+        path.unlink()
+    async with life(folder) as backend:
+        again = await backend.attach("p")
+        assert again.instance != process.instance
+    async with last_life(folder) as backend:
+        later = await backend.attach("p")
+        assert later.instance == again.instance
+        await later.signal("TERM")
+        events = await all_events(later)
+        assert_seqs_whole(events)
+        assert only(events, Notice).kind == "incomplete"
+        assert output_of(events) == (b"" if what == "*" else b"one\ntwo\n")
+
+
+async def test_data_that_was_removed_before_the_keeper_stored_more(folder: Path) -> None:
+    """What was told is a gap, and nothing else has its place."""
+    flag = folder / "flag"
+    async with life(folder) as backend:
+        process = await backend.start(
+            shell(f"echo one; while [ ! -e {flag} ]; do sleep 0.02; done; echo two; exit 3", process_id="p")
+        )
+        pid = only(await until_output(process, b"one\n"), Started).pid
+    next((folder / "p").glob("p.*/out.0")).unlink()
+    flag.touch()
+    wait_until(lambda: not is_alive(pid))
+    async with last_life(folder) as backend:
+        events = await all_events(await backend.attach("p"))
+        assert_seqs_whole(events)
+        assert (only(events, Gap).bytes, output_of(events), end_of(events).exit_code) == (4, b"two\n", 3)
 
 
 async def test_end_that_was_in_memory_only_x03(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,3 +177,21 @@ async def test_a_crash_on_a_full_disk_x03(small_disk: Path, fifo: Path) -> None:
                         for info in await later.list_processes():
                             assert info.result is not None
                             assert info.result.exit_code in (0, 3, 4)
+
+
+async def test_starts_leave_room_for_what_must_be_x03(small_disk: Path) -> None:
+    """Half of the reserve is for ends and for the next server: that knows how each command has ended."""
+    with serving() as server:
+        async with server.backend() as backend:
+            with filled(small_disk):
+                with pytest.raises(SpawnFailed, match="make room"):
+                    await start_many(backend, 500)
+                count = len(await backend.list_processes())
+                server.kill()
+                with serving() as again:
+                    async with again.backend() as later:
+                        infos = await later.list_processes()
+                        assert len(infos) == count > 0
+                        for info in infos:
+                            process = await later.attach(info.process_id)
+                            assert end_of(await all_events(process)).exit_code == 4

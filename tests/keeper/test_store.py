@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from execzmq.keeper.store import Store
+from execzmq.process.index import Record, pack
 
 
 @pytest.fixture
@@ -67,6 +68,46 @@ def test_full_file_is_followed_by_another(short_tmp: Path, pipe: tuple[int, int]
         "out.114": b"efgh",
         "out.118": b"ij",
     }
+
+
+def index_record(seq: int, stdout: int, stderr: int) -> bytes:
+    """Return a record as the server writes it."""
+    return pack(Record(seq, "output", "stdout", 1, stdout - 1, 0.0, stdout, stderr))
+
+
+@pytest.mark.parametrize(
+    ("left", "begins"), [({}, 30), ({"out.0": b"x" * 9}, 30), ({"out.20": b"x" * 20}, 20)]
+)
+def test_no_other_bytes_get_an_offset_that_was_told(
+    short_tmp: Path, pipe: tuple[int, int], left: dict[str, bytes], begins: int
+) -> None:
+    """Where files of data were removed or cut, the stream goes on at the end that the index tells."""
+    (short_tmp / "idx.1").write_bytes(index_record(1, 5, 0))
+    (short_tmp / "idx.4").write_bytes(b"")
+    (short_tmp / "idx.2").write_bytes(index_record(2, 20, 3) + index_record(3, 30, 7) + b"torn")
+    for name, data in left.items():
+        (short_tmp / name).write_bytes(data)
+    os.write(pipe[1], b"abc")
+    store = store_of(short_tmp)
+    assert store.splice_from(pipe[0], 100) == 3
+    store.close()
+    assert files_of(short_tmp)[f"out.{begins}"] == left.get(f"out.{begins}", b"") + b"abc"
+    os.write(pipe[1], b"abc")
+    errors = Store(os.fsencode(short_tmp), b"err", 1000)
+    assert errors.splice_from(pipe[0], 100) == 3
+    errors.close()
+    assert files_of(short_tmp)["err.7"] == b"abc"
+
+
+def test_an_index_that_is_damaged_leaves_the_bytes(short_tmp: Path, pipe: tuple[int, int]) -> None:
+    """They wait for the next server."""
+    (short_tmp / "idx.1").write_bytes(bytes(520))
+    os.write(pipe[1], b"abc")
+    store = store_of(short_tmp)
+    with pytest.raises(OSError, match="index"):
+        store.splice_from(pipe[0], 100)
+    assert os.read(pipe[0], 10) == b"abc"
+    assert os.listdir(short_tmp) == ["idx.1"]
 
 
 def test_limit_and_nothing_there(short_tmp: Path, pipe: tuple[int, int]) -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from execzmq.process.retention import Forget, LogStat, Shrink, disk_limit, expired, plan
-from execzmq.settings import FINISHED_AGE, FINISHED_KEPT, FINISHED_MOST, GIB, MIB
+from execzmq.settings import FINISHED_AGE, FINISHED_KEPT, FINISHED_MOST, GIB, KIB, MIB
 
 BUDGET = 64 * MIB
 
@@ -53,6 +53,16 @@ def test_a_log_without_files_is_not_forgotten_for_space():
     """Forgetting a process that has no output would free nothing."""
     stats = [LogStat("silent", 0, BUDGET, closed_at=1.0), LogStat("running", 60 * MIB, BUDGET)]
     assert Forget("silent") not in plan(stats, 50 * MIB)
+
+
+def test_logs_that_would_free_next_to_nothing_are_not_forgotten():
+    """A few small ones, alone or beside a large one; many of them are as good as a large one."""
+    small = [LogStat(f"small{number}", 4 * KIB, BUDGET, closed_at=1.0) for number in range(2)]
+    running, over = LogStat("running", 60 * MIB, BUDGET), LogStat("over", 10 * MIB, BUDGET, closed_at=2.0)
+    assert _ids(plan([*small, running], 50 * MIB)) == ["running"]
+    assert plan([*small, running, over], 65 * MIB) == [Forget("over")]
+    many = [LogStat(f"small{number}", 4 * KIB, BUDGET, closed_at=1.0) for number in range(2000)]
+    assert len(plan([*many, running], 64 * MIB)) == 1232
 
 
 def test_at_last_all_budgets_shrink_alike():

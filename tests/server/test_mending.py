@@ -216,6 +216,31 @@ def test_a_state_folder_that_was_removed_is_made_anew(state_home: Path) -> None:
         assert server.now.info.key == key
 
 
+@pytest.mark.parametrize("how", ["removed", "replaced", "truncated", "cut"])
+def test_a_journal_that_is_not_whole_is_written_anew(how: str) -> None:
+    """Before the next server needs it: what ran and what has ended is known to that after a crash."""
+    with lives() as server, server.now.client() as client:
+        journal = server.now.state / "journal"
+        over = client.run(["sh", "-c", "echo x; exit 3"], process_id="over")
+        process = client.start(["cat"], process_id="p", stdin=True)
+        whole = journal.stat().st_size
+        if how in ("removed", "replaced"):
+            journal.unlink()
+        if how == "replaced":
+            journal.write_bytes(b"x" * 10_000)
+        if how in ("truncated", "cut"):
+            os.truncate(journal, 0 if how == "truncated" else whole - 10)
+        spoilt = journal.stat().st_ino if how != "removed" else 0
+        wait_until(lambda: journal.exists() and journal.stat().st_ino != spoilt, 10.0)
+        server.die()
+        server.begin()
+        assert {info.process_id for info in client.processes()} == {"over", "p"}
+        assert client.attach("over").wait().exit_code == over.returncode == 3
+        process.write(b"still here")
+        process.close_stdin()
+        assert process.wait().exit_code == 0
+
+
 async def test_folders_that_are_another_servers_by_now(caplog: pytest.LogCaptureFixture) -> None:
     """The first one says so, goes on for its clients, and touches nothing there."""
     from execzmq.client.remote import RemoteBackend
