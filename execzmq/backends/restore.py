@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("execzmq.backend")
 
 _Memo = tuple[Kind, bytes, float]
-_INCOMPLETE = "output that was told before is missing, and nobody knows how much"
+_INCOMPLETE = "output that was told before may be missing, and nobody knows how much"
 _SILENT = 3
 """Events of a command that says nothing: `started`, `exited` and `closed`."""
 

@@ -12,11 +12,15 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 from zlib import crc32
 
 KINDS = frozenset(("start", "end", "forget"))
+
+_AT_ONCE = 256
+"""Records that are made and written in one go."""
 
 Entry: TypeAlias = dict[str, Any]
 
@@ -88,10 +92,8 @@ class Journal:
 
     def _write_at_end(self, data: bytes) -> None:
         fd = self._opened()
-        written = 0
         try:
-            while written < len(data):
-                written += os.pwrite(fd, data[written:], self._size + written)
+            _write_all(fd, data, self._size)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(fd, self._size)
@@ -141,14 +143,15 @@ class Journal:
         """
         if not replaces_any:
             self._refuse_anothers()
-        lines = [_line_of(record) for record in records]
-        data = b"".join(lines)
         temporary = self._path.with_name(self._path.name + ".tmp")
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        size = count = 0
+        lines = iter(map(_line_of, records))
         try:
-            written = 0
-            while written < len(data):
-                written += os.pwrite(fd, data[written:], written)
+            # Part by part: what is made for all records at once leaves holes in the memory of a busy server.
+            while part := list(islice(lines, _AT_ONCE)):
+                size += _write_all(fd, b"".join(part), size)
+                count += len(part)
             os.rename(temporary, self._path)
         except BaseException:
             os.close(fd)
@@ -157,7 +160,7 @@ class Journal:
             raise
         self.close()
         self._owed = []
-        self._fd, self._size, self.records = fd, len(data), len(lines)
+        self._fd, self._size, self.records = fd, size, count
         self.is_behind = False
 
     def close(self) -> None:
@@ -189,6 +192,13 @@ def examine(path: Path) -> tuple[int, int]:
         data = file.read()
     records, _, damaged = _parse(data)
     return len(records), damaged
+
+
+def _write_all(fd: int, data: bytes, position: int) -> int:
+    written = 0
+    while written < len(data):
+        written += os.pwrite(fd, data[written:], position + written)
+    return written
 
 
 def without_forgotten(records: Iterable[Entry]) -> list[Entry]:
