@@ -152,4 +152,6 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
         reporter.write_line(f"not run: {report.nodeid}: {reason.removeprefix('Skipped: ')}")
     deselected = len(reporter.stats.get("deselected", []))
     if deselected and not session.config.option.keyword and "not soak" in session.config.option.markexpr:
-        reporter.write_line(f"not run: {deselected} tests that `make bench` and `make soak` run")
+        reporter.write_line(
+            f"not run: {deselected} tests that `make bench`, `make chaos` and `make soak` run"
+        )

@@ -9,6 +9,8 @@ from pathlib import Path
 from execzmq.settings import GIB
 
 CAN_MOUNT = os.geteuid() == 0
+_SIZE = 16 * GIB
+"""Bytes that may be in use; a tenth of them is what a server has for logs, and no log is to be cut for it."""
 
 
 class Disk:
@@ -24,7 +26,7 @@ class Disk:
 
     def empty(self) -> None:
         """Have room again."""
-        self._resize(GIB)
+        self._resize(_SIZE)
 
     def _resize(self, size: int) -> None:
         subprocess.run(["mount", "-o", f"remount,size={size}", str(self._folder)], check=True)
@@ -33,7 +35,7 @@ class Disk:
 @contextmanager
 def mounted(folder: Path) -> Iterator[Disk]:
     """Put a disk there meanwhile."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={GIB},mode=0700", "none", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SIZE},mode=0700", "none", str(folder)], check=True)
     try:
         yield Disk(folder)
     finally:

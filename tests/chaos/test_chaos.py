@@ -73,6 +73,7 @@ async def test_two_hundred_kills(short_tmp: Path) -> None:
             await faults.kill_server(made, absence=0.0)
             await made.client.info()
             absences.append(time.monotonic() - begin)
+        print(f"chaos: away for {' '.join(f'{seconds:.2f}' for seconds in sorted(absences))} s", flush=True)
         await made.check()
     absences.sort()
     p50, p99 = (absences[int(_KILLS * part)] for part in (0.5, 0.99))
