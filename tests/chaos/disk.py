@@ -20,9 +20,14 @@ class Disk:
         self._folder = folder
 
     def fill(self) -> None:
-        """Have no more room than is in use."""
-        disk = os.statvfs(self._folder)
-        self._resize((disk.f_blocks - disk.f_bfree) * disk.f_frsize)
+        """Have no more room than is in use, which may grow before that is so."""
+        while True:
+            disk = os.statvfs(self._folder)
+            try:
+                self._resize((disk.f_blocks - disk.f_bfree) * disk.f_frsize)
+            except subprocess.CalledProcessError:
+                continue
+            return
 
     def empty(self) -> None:
         """Have room again."""
