@@ -13,8 +13,14 @@ import subprocess
 import sys
 
 OLDEST = (3, 11)
-TOOLS = {"ip": "iproute2", "nft": "nftables", "nsenter": "util-linux", "unshare": "util-linux"}
-"""What tests/networks uses, with Debian's packages."""
+TOOLS = {
+    "ip": "iproute2",
+    "nft": "nftables",
+    "nsenter": "util-linux",
+    "systemd-analyze": "systemd",
+    "unshare": "util-linux",
+}
+"""What the tests of networks and of the service use, with Debian's packages."""
 TOOLS_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 TOOLS_TIMEOUT = 300
 VERSION_CHECK = "import sys; sys.exit(sys.version_info < (3, 11))"
@@ -85,7 +91,7 @@ def find_tools() -> None:
             apt_get(["update"])
             apt_get(add)
     if missing_packages():
-        print(f"tests/networks will skip what needs these, which are not installed: {missing_packages()}")
+        print(f"tests will skip what needs these packages, which are not installed: {missing_packages()}")
 
 
 def missing_packages() -> list[str]:

@@ -6,9 +6,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 TIMESCALE = float(os.environ.get("EXECZMQ_TEST_TIMESCALE", "1"))
 """Every time of a test is a multiple of this; raise it on a slow or a busy machine."""
+
+REPOSITORY = Path(__file__).parents[1]
 
 _POLL_SECONDS = 0.005
 
@@ -21,6 +24,11 @@ def ms(count: float) -> float:
 def child(code: str) -> list[str]:
     """Return the argv of an unbuffered Python child that runs `code`."""
     return [sys.executable, "-u", "-c", code]
+
+
+def program_env() -> dict[str, str]:
+    """Return the variables of a program of the tests that is run by its path: it finds `tests`."""
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 
 
 class Deadline:

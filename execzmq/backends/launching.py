@@ -140,7 +140,8 @@ def spawn_error(error: BaseException) -> ExecZMQError:
         details = {**error.details, "reason": error.reason, "errno": error.errno}
         return cls(_with_remedy(error.message, error.reason), **details)
     if isinstance(error, KeeperLost):
-        return ServerLost(f"{error}; whether the command was started is not known")
+        known = "whether the command was started is not known"
+        return ServerLost(f"{error}; {known if error.was_asked else 'nothing was started, try again'}")
     number = error.errno if isinstance(error, OSError) else None
     reason = _REASONS.get(number or 0, type(error).__name__)
     message = _with_remedy(f"the command could not be started: {error}", reason)

@@ -66,7 +66,7 @@ def restore(
     for spawned in sorted(left.values(), key=lambda spawned: -spawned.started_at):
         if spawned.process_id not in starts:
             _take_unknown(backend, spawned, was_known=spawned.process_id in known)
-    if starts:
+    if len(backend.table):
         living = len(backend.table.living())
         words = "took over %d running and %d finished commands of an earlier life"
         log.info(words, living, len(backend.table) - living)

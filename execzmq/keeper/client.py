@@ -62,7 +62,15 @@ _log = logging.getLogger(__name__)
 
 
 class KeeperLost(Exception):
-    """The connection to the keeper has ended, and with it the answer that was waited for."""
+    """The connection to the keeper has ended, and with it the answer that was waited for.
+
+    Attributes:
+        was_asked: whether the keeper may have got the request.
+    """
+
+    def __init__(self, message: str, *, was_asked: bool = True) -> None:
+        super().__init__(message)
+        self.was_asked = was_asked
 
 
 class KeeperClient:
@@ -269,7 +277,7 @@ class KeeperClient:
     def _send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Send now, or as soon as there is room; after the end of the connection nothing is sent."""
         if self._is_closed:
-            self._pending.fail(KeeperLost("the keeper is not connected"))
+            self._pending.fail(KeeperLost("the keeper is not connected", was_asked=False))
             return
         try:
             self._outbox.send(encode(message), fds)

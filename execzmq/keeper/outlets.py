@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import select
-import struct
-import termios
 
+from execzmq.keeper import terminal
 from execzmq.keeper.store import Store
+from execzmq.keeper.terminal import unread_bytes
 
 _PIPE_BYTES = 1 << 16
-_TERMINAL_BYTES = 4096
 
 
 class PipeOutlet:
@@ -72,7 +70,8 @@ class TerminalOutlet:
         """Move at most `limit` bytes into the file; see PipeOutlet."""
         ended = False
         with contextlib.suppress(BlockingIOError):  # nothing is there, or the pipe is full
-            ended = self._fill(min(limit, _PIPE_BYTES)) == 0
+            moved = terminal.fill(self.fd, self._pipe_read, self._pipe_write, min(limit, _PIPE_BYTES))
+            ended = moved == 0
         if ended and not self.has_rest:
             return 0
         return _move(self._pipe_read, self._store, limit)
@@ -81,36 +80,11 @@ class TerminalOutlet:
         """Read and drop; see PipeOutlet."""
         if self.has_rest:
             return len(os.read(self._pipe_read, _PIPE_BYTES))
-        return len(self._read(_PIPE_BYTES))
+        return len(terminal.read(self.fd, _PIPE_BYTES))
 
     def close(self) -> None:
         """Close the file; terminal and pipe stay open."""
         self._store.close()
-
-    def _fill(self, limit: int) -> int:
-        try:
-            return os.splice(self.fd, self._pipe_write, limit, flags=os.SPLICE_F_NONBLOCK)
-        except OSError as error:
-            if error.errno == errno.EIO:  # nobody has it open any more
-                return 0
-            if error.errno == errno.EINVAL:
-                return self._copy(min(limit, _TERMINAL_BYTES))
-            raise
-
-    def _copy(self, limit: int) -> int:
-        """Do by read and write what kernels without a terminal's splice refuse, if the pipe is empty."""
-        if unread_bytes(self._pipe_read):
-            raise BlockingIOError(errno.EAGAIN, "the pipe is in use")
-        data = self._read(limit)
-        return os.write(self._pipe_write, data) if data else 0
-
-    def _read(self, limit: int) -> bytes:
-        try:
-            return os.read(self.fd, limit)
-        except OSError as error:
-            if error.errno == errno.EIO:
-                return b""
-            raise
 
 
 Outlet = PipeOutlet | TerminalOutlet
@@ -133,12 +107,6 @@ def has_ended(fd: int) -> bool:
     poll = select.poll()
     poll.register(fd, 0)
     return any(event & select.POLLHUP for _, event in poll.poll(0)) and not unread_bytes(fd)
-
-
-def unread_bytes(fd: int) -> int:
-    """Count the bytes that wait in a pipe or terminal."""
-    (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))
-    return int(count)
 
 
 def _move(pipe: int, store: Store, limit: int) -> int:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from execzmq.keeper.launch import SEGMENT_BYTES, Launch, SpawnError
-from execzmq.keeper.outlets import has_ended, unread_bytes
+from execzmq.keeper.outlets import has_ended
 from execzmq.keeper.spawn import Spawned
+from execzmq.keeper.terminal import unread_bytes
 
 _TO_GROUP = 4
 """PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9: the command and who is in its group."""

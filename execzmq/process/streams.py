@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import fcntl
 import logging
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from execzmq.keeper import terminal
 from execzmq.process.logfile import FileLost
 from execzmq.process.readers import Readers
 from execzmq.settings import GATHER_TIME, MAX_EVENT
@@ -113,33 +113,14 @@ class TerminalSource:
         """Move what is there; the end of a terminal is EIO on Linux."""
         ended = False
         with contextlib.suppress(BlockingIOError):
-            ended = self._fill(min(limit, _PIPE_CAPACITY)) == 0
+            size = min(limit, _PIPE_CAPACITY)
+            ended = terminal.fill(self.fd, self._pipe.fd, self._pipe_write, size) == 0
         try:
             return self._pipe.move(log, stream, limit)
         except BlockingIOError:
             if ended:
                 return 0
             raise
-
-    def _fill(self, limit: int) -> int:
-        try:
-            return os.splice(self.fd, self._pipe_write, limit, flags=os.SPLICE_F_NONBLOCK)
-        except OSError as error:
-            if error.errno == errno.EIO:
-                return 0
-            if error.errno == errno.EINVAL:
-                return self._copy(limit)
-            raise
-
-    def _copy(self, limit: int) -> int:
-        """Do by read and write what kernels without a terminal's splice refuse."""
-        try:
-            data = os.read(self.fd, min(limit, 4096))
-        except OSError as error:
-            if error.errno == errno.EIO:
-                return 0
-            raise
-        return os.write(self._pipe_write, data) if data else 0
 
     def descriptors(self, stream: Stream) -> dict[str, int]:
         """Name the terminal and both ends of the pipe."""
@@ -152,12 +133,7 @@ class TerminalSource:
 
     def discard(self) -> int:
         """Read and drop what the terminal has."""
-        try:
-            return len(os.read(self.fd, _PIPE_CAPACITY))
-        except OSError as error:
-            if error.errno == errno.EIO:
-                return 0
-            raise
+        return len(terminal.read(self.fd, _PIPE_CAPACITY))
 
     def close(self) -> None:
         """Close the terminal and the pipe; idempotent."""

@@ -125,6 +125,12 @@ def test_other_failures() -> None:
     assert type(spawn_error(RuntimeError("odd"))) is SpawnFailed
 
 
+def test_a_start_that_never_left_is_told_apart() -> None:
+    """Whoever hears that nothing was started may safely try again."""
+    assert "is not known" in str(spawn_error(KeeperLost("gone")))
+    assert "nothing was started" in str(spawn_error(KeeperLost("gone", was_asked=False)))
+
+
 @pytest.mark.parametrize(
     ("number", "reason", "remedy"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 from execzmq.settings import GIB
 
 CAN_MOUNT = os.geteuid() == 0
+_TRIES = 100
 _SIZE = 16 * GIB
 """Bytes that may be in use; a tenth of them is what a server has for logs, and no log is to be cut for it."""
 
@@ -21,20 +22,19 @@ class Disk:
 
     def fill(self) -> None:
         """Have no more room than is in use, which may grow before that is so."""
-        while True:
+        for _ in range(_TRIES):
             disk = os.statvfs(self._folder)
-            try:
-                self._resize((disk.f_blocks - disk.f_bfree) * disk.f_frsize)
-            except subprocess.CalledProcessError:
-                continue
-            return
+            if self._resize((disk.f_blocks - disk.f_bfree) * disk.f_frsize):
+                return
+        raise OSError(f"{self._folder} cannot be made full")
 
     def empty(self) -> None:
         """Have room again."""
-        self._resize(_SIZE)
+        assert self._resize(_SIZE)
 
-    def _resize(self, size: int) -> None:
-        subprocess.run(["mount", "-o", f"remount,size={size}", str(self._folder)], check=True)
+    def _resize(self, size: int) -> bool:
+        command = ["mount", "-o", f"remount,size={size}", str(self._folder)]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @contextmanager

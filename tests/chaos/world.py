@@ -19,10 +19,9 @@ from tests.chaos import commands, relay, witness
 from tests.chaos.commands import Record
 from tests.chaos.disk import CAN_MOUNT, Disk, mounted
 from tests.servers import MOST_MEMORY, ServerProcess
-from tests.support import deadline, ms, pass_time
+from tests.support import deadline, ms, pass_time, program_env
 
 KINDS = ("writer", "terminal", "reader")
-_REPOSITORY = Path(__file__).parents[2]
 _PIECE = 100_000
 """Most bytes of one write to a reader."""
 
@@ -192,7 +191,7 @@ async def _program(path: str, *arguments: str) -> asyncio.subprocess.Process:
         *arguments,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(_REPOSITORY)},
+        env=program_env(),
         limit=1 << 20,
     )
     assert program.stdout is not None

@@ -1,16 +1,14 @@
 """Programs that watch a process of a server, started, stopped and asked what they saw by a test."""
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from tests.end_to_end import watcher
 from tests.servers import ServerProcess
-from tests.support import deadline
+from tests.support import deadline, program_env
 
 
 class Watcher:
@@ -19,7 +17,7 @@ class Watcher:
     def __init__(self, server: ServerProcess, process_id: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, watcher.__file__, server.name, process_id],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            env=program_env(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,

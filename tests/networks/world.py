@@ -26,10 +26,10 @@ from tests.networks import commands, far, hosts, tunnel
 from tests.networks.hosts import Host
 from tests.networks.links import Link
 from tests.servers import ServerProcess
+from tests.support import REPOSITORY, program_env
 
 MakeLink = Callable[[Host, Host, int], Link]
 
-_REPOSITORY = Path(__file__).parents[2]
 _PORT = 7100
 CHANNELS: tuple[Channel, ...] = ("shell", "control", "stdin", "iopub", "hb")
 """In the order in which the ends of the tunnel name the server's sockets."""
@@ -52,7 +52,7 @@ class Program:
             *words,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(_REPOSITORY)},
+            env=program_env(),
             limit=1 << 22,
         )
         return cls(process)
@@ -163,7 +163,7 @@ class World:
     def command(self, kind: str, name: str, *words: str) -> list[str]:
         """Return the command line of one of `commands`."""
         argv = [sys.executable, commands.__file__, kind, str(self.folder / name), *words]
-        return ["env", f"PYTHONPATH={_REPOSITORY}", *argv]
+        return ["env", f"PYTHONPATH={REPOSITORY}", *argv]
 
     def told(self, name: str) -> dict[str, Any]:
         """Return what the command with that result file says itself."""
