@@ -17,8 +17,9 @@ ALLOWED = {
     "protocol": "errors types settings",
     "keeper": "",
     "process": "errors types settings keeper",
-    "backends": "errors types settings process keeper",
-    "server": "errors types settings connection zmqloop protocol process keeper backends",
+    "sandbox": "errors types settings",
+    "backends": "errors types settings process keeper sandbox",
+    "server": "errors types settings connection zmqloop protocol process keeper sandbox backends",
     "client": "errors types settings connection zmqloop protocol",
     "api": "errors types settings connection client",
     "cli": "errors types settings connection client api",
@@ -28,11 +29,13 @@ ALLOWED = {
 """Top-level module → those of ours that it may import when it is loaded; functions may import more."""
 
 NEVER = {
-    "client": "process keeper backends server cli",
+    "client": "process keeper sandbox backends server cli",
+    "sandbox": "process keeper backends server client cli api protocol",
     "server": "client cli api",
     "process": "server client cli api backends protocol",
-    "protocol": "process keeper backends server client cli api",
-    "keeper": "errors types settings connection zmqloop protocol process backends server client api cli",
+    "protocol": "process keeper sandbox backends server client cli api",
+    "keeper": "errors types settings connection zmqloop protocol process sandbox backends server client api "
+    "cli",
 }
 """Top-level module → those of ours that it may not import anywhere, not even inside a function."""
 
@@ -43,6 +46,7 @@ FOREIGN = {
     "connection": "asyncio zmq pydantic rich click",
     "protocol": "pydantic psutil rich click jupyter_client jupyter_core",
     "process": "zmq pydantic rich click",
+    "sandbox": "zmq rich click psutil",
     "server": "click rich",
     "client": "pydantic rich click psutil jupyter_client jupyter_core",
     "api": "pydantic rich click psutil jupyter_client jupyter_core",
@@ -60,6 +64,7 @@ PURE = (
     "process/index.py",
     "process/held.py",
     "process/retention.py",
+    "sandbox/model.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 Lifetime = Literal["server", "client"]
 Backpressure = Literal["spill", "pause"]
 StdinKind = Literal["null", "pipe", "data"]
+NetworkMode = Literal["none", "proxy", "internet", "host"]
 
 
 SECRET_NAMES: tuple[str, ...] = (
@@ -64,8 +65,8 @@ class TtySize:
 class Limits:
     """Resource limits set before the command's first instruction; `None` = no limit.
 
-    `memory` (address space) and `file_size` are bytes, `cpu` is seconds of processor time, `processes` and
-    `descriptors` are counts.
+    `memory` (address space; of a sandbox all that it uses) and `file_size` are bytes, `cpu` is seconds of
+    processor time, `processes` and `descriptors` are counts.
     """
 
     memory: int | None = None
@@ -77,10 +78,19 @@ class Limits:
 
 @dataclass(slots=True, frozen=True)
 class SandboxIntent:
-    """What a sandboxed process may do, by the name of a permission profile and its writable roots."""
+    """What a sandboxed process may do: a permission profile, and what the client says to it.
+
+    Args:
+        profile: its name.
+        workspace_roots: folders that the command may write to, where the profile allows that.
+        network: instead of what the profile has, never more than the server allows; `None` = the profile's.
+        allowed_hosts: with the network `proxy`: `NAME`, `NAME:PORT` or `*.NAME`; `None` = the profile's.
+    """
 
     profile: str
     workspace_roots: tuple[bytes, ...] = ()
+    network: NetworkMode | None = None
+    allowed_hosts: tuple[str, ...] | None = None
 
 
 @dataclass(slots=True, frozen=True)
