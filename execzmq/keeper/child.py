@@ -1,7 +1,7 @@
 """What runs in the child between fork and exec, where more is needed than subprocess can do.
 
-Owns the child's side of a start: session, terminal, limits, descriptors at given numbers, the wait for a
-release, and the report of an error. The keeper is single-threaded, so that Python may run here. It must not
+Owns the child's side of a start: session, terminal, limits, descriptors at given numbers, and the report of
+an error. The keeper is single-threaded, so that Python may run here. It must not
 return.
 """
 
@@ -19,8 +19,6 @@ from execzmq.keeper import signals
 
 T = TypeVar("T")
 
-READY = b"R"
-
 
 class Plan(NamedTuple):
     """All that the child needs, worked out before the fork, so that little is done after it.
@@ -30,8 +28,7 @@ class Plan(NamedTuple):
         descriptors: number in the command to descriptor here.
         terminal: the command's stdin is to be its controlling terminal.
         limits: number of a resource to its (soft, hard) pair.
-        report: gets `READY` from a held child, and the step and errno of a failure.
-        release: gives one byte to a held child, -1 for one that is not held.
+        report: gets the step and errno of a failure.
     """
 
     paths: Sequence[bytes]
@@ -43,7 +40,6 @@ class Plan(NamedTuple):
     terminal: bool
     limits: list[tuple[int, tuple[int, int]]]
     report: int
-    release: int = -1
 
 
 class _StepFailed(Exception):
@@ -62,8 +58,6 @@ def become(plan: Plan) -> NoReturn:
         plan = _in_step("descriptors", _place_descriptors, plan)
         _in_step("session", _enter_session, plan)
         _in_step("cwd", _enter_folder, plan)
-        if plan.release >= 0:
-            _wait_for_release(plan)
         _in_step("limits", _set_limits, plan)
         _in_step("exec", _execute, plan)
     except _StepFailed as exc:
@@ -83,11 +77,10 @@ def _in_step(step: str, work: Callable[[Plan], T], plan: Plan) -> T:
 
 
 def parse_report(report: bytes) -> tuple[str, int] | None:
-    """Read what a child wrote: the step that failed and its errno; None if it is (or became) ready."""
-    failure = report.removeprefix(READY)
-    if not failure:
+    """Read what a child wrote: the step that failed and its errno; None if it was executed."""
+    if not report:
         return None
-    step, _, number = failure.partition(b":")
+    step, _, number = report.partition(b":")
     return step.decode(), int(number)
 
 
@@ -107,12 +100,11 @@ def _place_descriptors(plan: Plan) -> Plan:
     """Put every descriptor at its number and close all others, also those that only close at exec."""
     above = max(plan.descriptors) + 1
     report = _lift(plan.report, above)
-    release = _lift(plan.release, above) if plan.release >= 0 else -1
     lifted = {number: _lift(fd, above) for number, fd in plan.descriptors.items()}
     for number, fd in lifted.items():
         os.dup2(fd, number)
-    _close_others({*plan.descriptors, report, release} - {-1})
-    return plan._replace(report=report, release=release)
+    _close_others({*plan.descriptors, report})
+    return plan._replace(report=report)
 
 
 def _lift(fd: int, above: int) -> int:
@@ -128,13 +120,6 @@ def _close_others(kept: set[int]) -> None:
             os.closerange(low, fd)
         low = fd + 1
     os.closerange(low, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-
-
-def _wait_for_release(plan: Plan) -> None:
-    """Wait for the one byte of the release; its pipe's end instead means that nobody will ever give it."""
-    os.write(plan.report, READY)
-    if not os.read(plan.release, 1):
-        os._exit(127)
 
 
 def _set_limits(plan: Plan) -> None:

@@ -171,11 +171,11 @@ class KeeperClient:
         self._pending.give_up(process_id, KeeperLost("the keeper does not answer"))
 
     def release(self, process_id: str) -> asyncio.Future[None]:
-        """Let a held command run.
+        """Let a command run that waits at its gate.
 
         Returns:
-            A future that is done when the command has been executed; it fails with SpawnError if that could
-            not be (then nothing is left), or KeeperLost.
+            A future that is done when it was let go; it fails with SpawnError if it has ended before, or
+            KeeperLost.
         """
         future = self._pending.releases[process_id] = self._loop.create_future()
         self._send({"op": "release", "id": process_id})
@@ -340,8 +340,6 @@ class KeeperClient:
     def _on_error(self, message: Message) -> None:
         error = spawn_error_from(message)
         process_id = message.get("id") or ""
-        if message["request"] == "release":
-            self._roster.drop(process_id)
         if message["request"] == "adopt":
             self._roster.refused(process_id, error)
         elif not self._pending.refuse(message["request"], process_id, error):

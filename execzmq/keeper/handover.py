@@ -20,7 +20,7 @@ class ProcessExit:
         status: as from wait(2); None where nobody knows it.
         rusage: what it used, with its reaped children: seconds and bytes by name.
         ended_at: Unix seconds at which the keeper reaped it.
-        released: False for a held command that was never let go.
+        released: False for a command that was never let go from its gate.
         pid: its process id, 0 where that is not told.
         started_at: Unix seconds, likewise.
     """
@@ -40,7 +40,7 @@ class SpawnedProcess:
 
     Attributes:
         fds: our ends by name (`stdin`, `stdout`, `stderr`, `pty`, `mid_r`, `mid_w`, and what was held).
-        released: False while a held command waits.
+        released: False while it waits at its gate.
         marks: flags that a server left with the keeper.
         keeper: process id of the keeper that has handed it over.
         exit: how it ended; set before `on_exit` is called, None while it runs.

@@ -26,11 +26,18 @@ Limit = tuple[int | None, int | None]
 
 
 class Tty(NamedTuple):
-    """The terminal of a command: size in characters, and whether it echoes from the first instruction on."""
+    """The terminal of a command.
+
+    Attributes:
+        rows, cols: size in characters.
+        echo: whether it echoes from the first instruction on.
+        controls: it is the command's controlling terminal; else the command can make it that of another.
+    """
 
     rows: int
     cols: int
     echo: bool = True
+    controls: bool = True
 
 
 _NOTHING: MappingProxyType[Any, Any] = MappingProxyType({})
@@ -90,8 +97,9 @@ class Launch(NamedTuple):
         folder: where the keeper leaves the exit record if it is orphaned; None leaves none.
         drain_limit_bytes: how much of the output an orphaned keeper may store in `folder`; None is no limit.
         segment_bytes: size from which on it begins another file there.
-        held: the command waits, set up but not executed, for its release.
         passed: name of a passed descriptor to its number in the command (3 and above).
+        gate: name of the passed descriptor at which the command waits by itself until it is released: a pipe
+            that is open for reading and writing, so that no end of anybody lets it go.
     """
 
     process_id: str
@@ -107,8 +115,8 @@ class Launch(NamedTuple):
     folder: bytes | None = None
     drain_limit_bytes: int | None = None
     segment_bytes: int = SEGMENT_BYTES
-    held: bool = False
     passed: Mapping[str, int] = _NOTHING
+    gate: str | None = None
 
     @property
     def descriptor_names(self) -> tuple[str, ...]:
@@ -165,6 +173,8 @@ def check_launch(launch: Launch) -> None:
         _check_tty(launch.tty)
     if launch.passed:
         _check_passed(launch.passed)
+    if launch.gate is not None:
+        _check_gate(launch)
 
 
 def _has_plain_strings(launch: Launch) -> bool:
@@ -239,3 +249,9 @@ def _check_passed(passed: Mapping[str, int]) -> None:
             "passed descriptors need names of their own and different numbers from 3 on",
             {"passed": dict(passed)},
         )
+
+
+def _check_gate(launch: Launch) -> None:
+    if launch.gate not in launch.passed:
+        words = "the gate is not one of the passed descriptors"
+        raise SpawnError("invalid_descriptor", None, words, {"gate": launch.gate})

@@ -26,7 +26,6 @@ from execzmq.keeper.listener import Listener, refusal
 from execzmq.keeper.loop import Loop
 from execzmq.keeper.messages import FROM_SERVER, Message, MessageError, decode, encode, error_message
 from execzmq.keeper.requests import Requests
-from execzmq.keeper.spawn import read_report
 from execzmq.keeper.strangers import Strangers
 from execzmq.keeper.table import Record, Table
 
@@ -109,10 +108,6 @@ class Keeper:
                 self._connection, lambda: (encode(record.description(op)), list(record.fds.values()))
             )
 
-    def watch_report(self, record: Record) -> None:
-        """Wait until a released command has been executed, or says why not."""
-        self._loop.watch(record.report, lambda: self._on_report(record))
-
     def watch_stranger(self, record: Record) -> None:
         """Wait for the end of a command that is nobody's child here."""
         self._strangers.watch(record)
@@ -180,10 +175,6 @@ class Keeper:
 
     def _announce_end(self, record: Record) -> None:
         self._unsettle()
-        if record.report >= 0 and record.released:
-            self._on_report(record)
-            if self._table.get(record.process_id) is not record:
-                return
         if record.abandoned:
             self._drain.drop(record.process_id)
             self._table.forget(record)
@@ -193,19 +184,6 @@ class Keeper:
     def _stranger_ended(self, record: Record, status: int | None) -> None:
         record.end_as(status, {}, time.time())
         self._announce_end(record)
-
-    def _on_report(self, record: Record) -> None:
-        """Tell how a release went: the report ends at exec, or has an error in it."""
-        self._loop.unwatch(record.report)
-        report = os.read(record.report, 64)
-        record.close_report()
-        launch, record.launch = record.launch, None
-        failure = None if launch is None else read_report(launch, report)
-        if failure is None:
-            self.send({"op": "released", "id": record.process_id})
-            return
-        record.abandoned = True
-        self.send(error_message("release", record.process_id, failure))
 
     def _accept(self) -> None:
         sock = self._listener.accept()

@@ -12,8 +12,9 @@ from typing import Any
 
 from execzmq.keeper.launch import SEGMENT_BYTES, Environment, Launch, Limit, SpawnError, Tty, entries_of
 
-PROTOCOL_VERSION = 2
-"""2: `segment_bytes` of `spawn`, `adopt`, `exit` without a status. Each end answers and reads 1 too."""
+PROTOCOL_VERSION = 3
+"""2: `segment_bytes` of `spawn`, `adopt`, `exit` without a status. 3: `gate` of `spawn` in place of `held`, a
+terminal that does not control. Each end answers and reads the older ones too."""
 
 FEATURE_FOLLOWS_DEAD = "follows-dead"
 """In a keeper's `hello`: the one before it was killed, and not all that it had may have come to this one."""
@@ -128,8 +129,8 @@ def spawn_message(launch: Launch) -> Message:
         "folder": None if launch.folder is None else text(launch.folder),
         "drain_limit_bytes": launch.drain_limit_bytes,
         "segment_bytes": launch.segment_bytes,
-        "held": launch.held,
         "passed": dict(launch.passed),
+        "gate": launch.gate,
         "fds": list(launch.descriptor_names),
     }
 
@@ -152,14 +153,14 @@ def launch_from(message: Message) -> Launch:
             umask=_optional_int(message.get("umask")),
             arg0=optional_raw(message.get("arg0")),
             limits=_limits_from(limits),
-            tty=None if tty is None else Tty(int(tty[0]), int(tty[1]), bool(tty[2])),
+            tty=None if tty is None else Tty(int(tty[0]), int(tty[1]), *map(bool, tty[2:4])),
             stdin=message["stdin"],
             merge_stderr=bool(message.get("merge_stderr", False)),
             folder=optional_raw(message.get("folder")),
             drain_limit_bytes=_optional_int(message.get("drain_limit_bytes")),
             segment_bytes=int(message.get("segment_bytes", SEGMENT_BYTES)),
-            held=bool(message.get("held", False)),
             passed={name: int(number) for name, number in passed.items()},
+            gate=message.get("gate"),
         )
     except (TypeError, ValueError, AttributeError, LookupError) as exc:
         raise MessageError("bad_message", f"spawn: {exc}", "spawn", message["id"]) from exc

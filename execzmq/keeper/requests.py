@@ -35,9 +35,6 @@ class Answers(Protocol):
     def send_record(self, op: str, record: Record) -> None:
         """Send a command with its descriptors."""
 
-    def watch_report(self, record: Record) -> None:
-        """Wait for the outcome of a release."""
-
     def watch_stranger(self, record: Record) -> None:
         """Wait for the end of a command that is nobody's child here."""
 
@@ -113,13 +110,12 @@ class Requests:
     def _release(self, message: Message, fds: list[int]) -> None:
         record = self._table.find(message["id"])
         if record.released:
-            raise SpawnError("not_held", None, f"process {record.process_id!r} is not held")
+            raise SpawnError("not_waiting", None, f"process {record.process_id!r} waits at no gate")
         if record.has_ended:
-            raise SpawnError(
-                "ended_while_held", None, f"process {record.process_id!r} ended before its release"
-            )
+            words = f"process {record.process_id!r} ended before its release"
+            raise SpawnError("ended_while_waiting", None, words)
         record.let_go()
-        self._answers.watch_report(record)
+        self._answers.send({"op": "released", "id": record.process_id})
 
     def _hold(self, message: Message, fds: list[int]) -> None:
         record = self._table.find(message["id"])

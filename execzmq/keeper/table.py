@@ -12,6 +12,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+from execzmq.keeper import tree
 from execzmq.keeper.launch import SEGMENT_BYTES, Launch, SpawnError
 from execzmq.keeper.outlets import has_ended
 from execzmq.keeper.spawn import Spawned
@@ -34,8 +35,8 @@ class Record:
         folder: where output, and the end, are stored while the keeper is orphaned.
         drain_limit_bytes: how much of the output; None is no limit.
         segment_bytes: size from which on another file is begun.
-        launch: how it starts, kept only while it is held.
-        released: False while a held command has not been let go; True for all others.
+        has_gate: it began at a gate: who waits there may be its child, out of its group.
+        released: False while it has not been let go there; True for all others.
         abandoned: nobody wants it: it is forgotten as soon as it has ended.
         status: as from wait(2); None while it runs, or where nobody knows.
         ended_at: Unix seconds; None while it runs.
@@ -53,9 +54,9 @@ class Record:
         self.folder: bytes | None = None
         self.drain_limit_bytes: int | None = None
         self.segment_bytes = SEGMENT_BYTES
-        self.launch: Launch | None = None
-        self.release = self.report = -1
+        self.release = -1
         self.released = True
+        self.has_gate = False
         self.abandoned = False
         self.status: int | None = None
         self.rusage: dict[str, float] = {}
@@ -70,9 +71,9 @@ class Record:
         record.folder = launch.folder
         record.drain_limit_bytes = launch.drain_limit_bytes
         record.segment_bytes = launch.segment_bytes
-        record.launch = launch if launch.held else None
-        record.release, record.report = spawned.release, spawned.report
-        record.released = not launch.held
+        record.release = spawned.release
+        record.has_gate = launch.gate is not None
+        record.released = not record.has_gate
         return record
 
     @property
@@ -121,13 +122,16 @@ class Record:
                 with contextlib.suppress(OSError):
                     signal.pidfd_send_signal(self.fds["pidfd"], signal.SIGKILL, None, flags)
             return
+        if self.has_gate:
+            tree.kill_from(self.pid)
+            return
         # Not yet reaped: the number is still this command's, which leads the group.
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(self.pid, signal.SIGKILL)
 
     def let_go(self) -> None:
-        """Write the release; the answer comes on `report`."""
+        """Let it go."""
         self.released = True
         with contextlib.suppress(BrokenPipeError):
             os.write(self.release, b"G")
@@ -149,16 +153,9 @@ class Record:
         """Close all descriptors."""
         while self.fds:
             os.close(self.fds.popitem()[1])
-        self.close_report()
         if self.release >= 0:
             os.close(self.release)
             self.release = -1
-
-    def close_report(self) -> None:
-        """Close the report's pipe."""
-        if self.report >= 0:
-            os.close(self.report)
-            self.report = -1
 
     def is_drained(self) -> bool:
         """Tell whether all output has ended and been read, so that nothing is lost with the descriptors."""

@@ -10,6 +10,9 @@ import contextlib
 import os
 import signal
 
+_LOOKS = 3
+"""Times that one looks for who was being forked at the last look."""
+
 
 def parent_of(pid: int) -> int:
     """Return the parent of a process, 0 if there is no such process."""
@@ -43,6 +46,16 @@ def descendants(ancestor: int) -> list[int]:
         found += below
         pending += below
     return found
+
+
+def kill_from(pid: int) -> None:
+    """Send KILL to a child of this process and to all below it; the child cannot fork meanwhile."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGSTOP)
+        for _ in range(_LOOKS):
+            if kill_descendants(pid):
+                break
+        os.kill(pid, signal.SIGKILL)
 
 
 def kill_descendants(ancestor: int) -> bool:

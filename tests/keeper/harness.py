@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +39,25 @@ def launch(*argv: str | bytes, process_id: str = "p", **more: Any) -> Launch:
 def shell(line: str, process_id: str = "p", **more: Any) -> Launch:
     """Return a launch of a shell line."""
     return launch("/bin/sh", "-c", line, process_id=process_id, **more)
+
+
+def behind_gate(line: str, *, waits: bool = True, **more: Any) -> Launch:
+    """Return a launch of a shell line that first waits at the gate, descriptor 7."""
+    wait = "head -c 1 <&7 >/dev/null; " if waits else ""
+    return shell(wait + line, passed={"gate": 7}, gate="gate", **more)
+
+
+@contextlib.contextmanager
+def open_gate() -> Iterator[int]:
+    """Give a pipe that is open for reading and writing."""
+    reader, writer = os.pipe()
+    fd = os.open(f"/proc/self/fd/{reader}", os.O_RDWR | os.O_CLOEXEC)
+    os.close(reader)
+    os.close(writer)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 async def read_until(fd: int, wanted: bytes) -> bytes:

@@ -21,22 +21,33 @@ from execzmq.keeper.listener import connect
 from execzmq.keeper.messages import PROTOCOL_VERSION
 from execzmq.keeper.start import KeeperProcess, KeeperStartError
 from execzmq.keeper.tree import parent_of
-from tests.keeper.harness import ENV, Harness, keeper, launch, read_to_end, read_until, shell
+from tests.keeper.harness import (
+    ENV,
+    Harness,
+    behind_gate,
+    keeper,
+    launch,
+    open_gate,
+    read_to_end,
+    read_until,
+    shell,
+)
 from tests.support import deadline, ms, wait_until
 
 ROOT = Path(__file__).parents[2]
 
 # A server that starts commands, says so, and waits to be killed.
 SERVER = """
-import asyncio, sys
+import asyncio, os, sys
 sys.path.insert(0, {root!r})
+GATE = os.open(f"/proc/self/fd/{{os.pipe()[0]}}", os.O_RDWR)
 from execzmq.keeper.client import KeeperClient
 from execzmq.keeper.launch import Launch, Tty
 async def main():
     client = await KeeperClient.connect_or_launch(
         {folder!r}, {mode!r}, on_process=print, on_exit=lambda *ended: None, on_lost=lambda: None)
     for launch in {launches!r}:
-        await client.spawn(Launch(**launch))
+        await client.spawn(Launch(**launch), {{"gate": GATE}})
     print(client.pid, flush=True)
     await asyncio.Event().wait()
 asyncio.run(main())
@@ -205,10 +216,11 @@ async def test_two_megabytes_of_arguments(short_tmp: Path) -> None:
         )
 
 
-async def test_held_is_released(short_tmp: Path) -> None:
-    """A held command runs at its release, and its `released` says so."""
+async def test_who_waits_at_a_gate_is_released_once(short_tmp: Path) -> None:
+    """It runs at its release, and `released` says so."""
     async with keeper(short_tmp) as own:
-        process = await own.client.spawn(shell("echo ran", held=True))
+        with open_gate() as gate:
+            process = await own.client.spawn(behind_gate("echo ran"), {"gate": gate})
         assert not process.released
         await own.client.release("p")
         assert await read_to_end(process.fds["stdout"]) == b"ran\n"
@@ -216,36 +228,39 @@ async def test_held_is_released(short_tmp: Path) -> None:
         process.close()
         with pytest.raises(SpawnError) as refused:
             await own.client.release("p")
-        assert refused.value.reason == "not_held"
+        assert refused.value.reason == "not_waiting"
 
 
-async def test_held_that_cannot_be_executed_leaves_nothing(short_tmp: Path) -> None:
-    """The release fails by name, and the id is free again."""
+async def test_who_ended_at_its_gate_is_not_released(short_tmp: Path) -> None:
+    """The release says so by name; nothing is left when it is forgotten."""
     async with keeper(short_tmp) as own:
         await own.settle()
         before = own.fd_count()
-        process = await own.client.spawn(launch("nosuch", held=True))
+        with open_gate() as gate:
+            process = await own.client.spawn(behind_gate("exit 3", waits=False), {"gate": gate})
+        await own.exit("p")
         with pytest.raises(SpawnError) as refused:
             await own.client.release("p")
-        assert refused.value.reason == "not_found"
+        assert refused.value.reason == "ended_while_waiting"
         process.close()
+        own.client.forget("p")
         await asyncio.to_thread(wait_until, lambda: own.fd_count() == before)
-        assert (await own.run(shell("exit 2"))).status == 2
 
 
 async def test_server_killed_before_release_c26(short_tmp: Path) -> None:
-    """A command that waits when its server dies is never run, and the next server is told."""
+    """What waits when its server dies is never run, nor what it has begun in a session of its own."""
     mark = short_tmp / "ran"
+    line = f"setsid sh -c 'echo >{mark}.waits; head -c 1 <&7; echo >{mark}' & wait"
     await killed_server(
         short_tmp,
         "keep",
-        command("held", f"echo >{mark}", held=True, folder=os.fsencode(short_tmp / "f")),
+        command("waits", line, passed={"gate": 7}, gate="gate", folder=os.fsencode(short_tmp / "f")),
         command("other", "sleep 60"),
     )
     async with keeper(short_tmp) as own:
-        assert not own.found["held"].released
-        await own.exit("held")
-        own.client.forget("held")
+        assert not own.found["waits"].released
+        await own.exit("waits")
+        own.client.forget("waits")
         assert (await own.run(shell("exit 3"))).status == 3
     assert not mark.exists()
 

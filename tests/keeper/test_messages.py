@@ -43,13 +43,17 @@ def test_golden_messages_are_complete(direction: str) -> None:
     assert kinds == set(DIRECTIONS[direction])
 
 
+@pytest.mark.parametrize("version", range(1, PROTOCOL_VERSION))
 @pytest.mark.parametrize("direction", list(DIRECTIONS))
-def test_messages_of_the_version_before_are_read(direction: str) -> None:
+def test_messages_of_the_versions_before_are_read(direction: str, version: int) -> None:
     """An upgrade meets the keeper that is there: what the older program says is understood."""
-    for line in (GOLDEN / f"v1_{direction}.json").read_bytes().splitlines():
+    for line in (GOLDEN / f"v{version}_{direction}.json").read_bytes().splitlines():
         message = decode(line, DIRECTIONS[direction])
         if message["op"] == "spawn":
-            assert launch_from(message).segment_bytes == SEGMENT_BYTES
+            launch = launch_from(message)
+            assert launch.tty == Tty(40, 132, False, True)
+            assert launch.gate is None
+            assert launch.segment_bytes == (SEGMENT_BYTES if version == 1 else 1 << 16)
 
 
 def test_golden_spawn_is_what_a_launch_writes() -> None:
@@ -68,8 +72,8 @@ def test_golden_spawn_is_what_a_launch_writes() -> None:
         folder=b"/state/p/train-7.00",
         drain_limit_bytes=1 << 20,
         segment_bytes=1 << 16,
-        held=True,
         passed={"block": 7},
+        gate="block",
     )
     lines = [line for where, line in PACKETS if where == "from_server"]
     assert encode(spawn_message(full)) in lines

@@ -13,9 +13,9 @@ import pytest
 
 from execzmq.keeper.descriptors import DescriptorLimit
 from execzmq.keeper.launch import Launch, SpawnError, Tty
-from execzmq.keeper.spawn import Spawned, read_report, spawn
-from execzmq.keeper.tree import descendants
-from tests.keeper.harness import ENV, Done, launch, shell
+from execzmq.keeper.spawn import Spawned, spawn
+from execzmq.keeper.tree import descendants, kill_from
+from tests.keeper.harness import ENV, Done, behind_gate, launch, open_gate, shell
 
 # A plain start goes by vfork; each of these goes by fork.
 WAYS: dict[str, dict[str, Any]] = {
@@ -51,7 +51,7 @@ def _read_to_end(fd: int, buffer: bytearray) -> None:
 
 def close(spawned: Spawned) -> None:
     """Close every descriptor of a start."""
-    for fd in (*spawned.fds.values(), spawned.pidfd, spawned.release, spawned.report):
+    for fd in (*spawned.fds.values(), spawned.pidfd, spawned.release):
         if fd >= 0:
             os.close(fd)
 
@@ -323,18 +323,20 @@ def test_limit_that_may_not_be_set_is_named() -> None:
     assert refused.value.reason == "limit_refused"
 
 
-@pytest.mark.parametrize("way", [*WAYS, "held"])
-def test_no_descriptor_left(way: str) -> None:
+@pytest.mark.parametrize("way", [*WAYS, "gate"])
+def test_no_descriptor_left(way: str, gate: int) -> None:
     """With any number of free descriptors a start succeeds, or is refused by name and leaves nothing."""
     inherited = resource.getrlimit(resource.RLIMIT_NOFILE)
     before = open_fds()
-    more = {"held": True} if way == "held" else WAYS[way]
+    wanted = behind_gate("exit 0") if way == "gate" else launch("true", **WAYS[way])
     free_ones = []
     for free in range(20):
         resource.setrlimit(resource.RLIMIT_NOFILE, (before + free, inherited[1]))
         reason = None
         try:
-            finish_held_or_not(spawn(launch("true", **more), {}))
+            spawned = spawn(wanted, {"gate": gate})
+            let_go(spawned)
+            finish(spawned)
             free_ones.append(free)
         except SpawnError as exc:
             reason = exc.reason
@@ -346,55 +348,58 @@ def test_no_descriptor_left(way: str) -> None:
     assert free_ones == list(range(free_ones[0], 20))
 
 
-def finish_held_or_not(spawned: Spawned) -> None:
-    """Let a command go if it is held, and see it through."""
+def let_go(spawned: Spawned) -> None:
+    """Release a command that waits at its gate."""
     if spawned.release >= 0:
         os.write(spawned.release, b"G")
-    finish(spawned)
 
 
-def test_held_command_waits_for_its_release(short_tmp: Path) -> None:
-    """Nothing of it runs before the release, then all does."""
+@pytest.fixture
+def gate() -> Iterator[int]:
+    """Give a pipe that is open for reading and writing."""
+    with open_gate() as fd:
+        yield fd
+
+
+def test_who_waits_at_a_gate_runs_at_its_release(short_tmp: Path, gate: int) -> None:
+    """Nothing of it runs before the release, then all does; the caller's descriptor may be gone by then."""
     mark = short_tmp / "ran"
-    spawned = spawn(shell(f"echo >{mark}; exit 4", held=True), {})
-    assert not select.select([spawned.report], [], [], 0)[0]
+    own = os.dup(gate)
+    spawned = spawn(behind_gate(f"echo >{mark}; exit 4"), {"gate": own})
+    os.close(own)
     assert not mark.exists()
-    os.write(spawned.release, b"G")
+    let_go(spawned)
     assert finish(spawned).status == 4
     assert mark.exists()
 
 
-def test_held_command_is_never_run_without_release(short_tmp: Path) -> None:
-    """The end of the release pipe is no release."""
+def test_who_waits_at_a_gate_can_be_ended_with_its_children(short_tmp: Path, gate: int) -> None:
+    """What waits may have made a session of its own, as a sandbox does: it ends too and never runs."""
     mark = short_tmp / "ran"
-    spawned = spawn(shell(f"echo >{mark}", held=True), {})
-    os.close(spawned.release)
-    finish(spawned._replace(release=-1))
+    line = f"setsid sh -c 'echo $$; head -c 1 <&7; echo >{mark}' & wait"
+    spawned = spawn(behind_gate(line, waits=False), {"gate": gate})
+    os.set_blocking(spawned.fds["stdout"], True)
+    inner = int(os.read(spawned.fds["stdout"], 64))
+    pidfd = os.pidfd_open(inner)
+    kill_from(spawned.pid)
+    assert finish(spawned).status == -signal.SIGKILL
+    assert select.select([pidfd], [], [], 5)[0]
+    os.close(pidfd)
     assert not mark.exists()
 
 
-def test_held_command_reports_its_exec() -> None:
-    """Why a released command could not be executed is known by name."""
-    wanted = launch("nosuch", held=True)
-    spawned = spawn(wanted, {})
-    os.write(spawned.release, b"G")
-    failure = read_report(wanted, os.read(spawned.report, 64))
-    assert failure is not None
-    assert failure.reason == "not_found"
-    finish(spawned)
-
-
-def test_held_command_dies_of_a_signal() -> None:
-    """A waiting launcher has default dispositions: TERM ends it."""
-    spawned = spawn(launch("true", held=True), {})
-    os.kill(spawned.pid, signal.SIGTERM)
-    assert finish(spawned).status == -signal.SIGTERM
-
-
-def test_held_command_refuses_a_wrong_cwd_at_once() -> None:
-    """What can fail before the release does."""
+def test_a_gate_is_a_passed_descriptor(gate: int) -> None:
+    """A launch with another gate is refused by name and leaves nothing."""
     before = open_fds()
     with pytest.raises(SpawnError) as refused:
-        spawn(launch("true", held=True, cwd=b"/no/such"), {})
-    assert refused.value.reason == "cwd_missing"
+        spawn(launch("true", gate="door", passed={"gate": 7}), {"gate": gate})
+    assert refused.value.reason == "invalid_descriptor"
     assert open_fds() == before
+
+
+def test_terminal_that_does_not_control() -> None:
+    """A command may get a terminal that another is to control: it has its size, and no keys reach it."""
+    line = "stty size; true </dev/tty || setsid -c sh -c 'true </dev/tty && echo mine'"
+    out = run(shell(line, tty=Tty(9, 40, True, False))).out
+    assert b"9 40" in out
+    assert b"mine" in out
