@@ -7,7 +7,6 @@ session is only a name to it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import socket
@@ -20,27 +19,25 @@ from typing import Any
 
 from execzmq.backends import orphans
 from execzmq.backends.closing import cancel_all, end_all, start_or_give_up
+from execzmq.backends.confining import Confiner, Prepared
 from execzmq.backends.keeping import Keeping
-from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.recording import Recording
 from execzmq.backends.records import end_record, forget_record
 from execzmq.backends.restore import restore
-from execzmq.backends.wiring import connect_streams
-from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
+from execzmq.backends.starting import Starter
+from execzmq.errors import InvalidState
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.outcome import Outcome
 from execzmq.process import guards
 from execzmq.process.census import Scope
 from execzmq.process.housekeeping import Housekeeping
 from execzmq.process.index import Record
-from execzmq.process.lifecycle import Life
-from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.readers import Readers
 from execzmq.process.scan import TreeScanner
-from execzmq.process.spec import ProcessSpec, spec_of
+from execzmq.process.spec import ProcessSpec
 from execzmq.process.table import ProcessTable
 from execzmq.settings import VERSION, Settings
 from execzmq.types.params import ExecParams
@@ -61,10 +58,9 @@ class LocalBackend:
         self.base_env, self.base_cwd = dict(os.environb), _own_folder()
         self.listener: Listener = Nobody()
         self.clock, self.started_at = time.time, time.time()
-        self._counts = {"started": 0, "failed": 0, "ended": 0}
+        self._ended = 0
         self._private = private
         self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
-        self._starting: dict[str, Outcome[None]] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._discarding: set[ManagedProcess] = set()
         self._keeping = Keeping(
@@ -75,9 +71,11 @@ class LocalBackend:
             on_replaced=lambda keeper: orphans.hand_over(keeper, self._held()),
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )
-        self._recording = Recording(folder, self.table, self._keeping, self._housekeeping.make_room)
-        self.journal, self.memory = self._recording.journal, self._recording.memory
-        self._closed = self._is_ending = False
+        self.recording = Recording(folder, self.table, self._keeping, self._housekeeping.make_room)
+        self.journal, self.memory = self.recording.journal, self.recording.memory
+        self._starter = Starter(self)
+        self.confiner = Confiner(folder, settings, self)
+        self._closed = False
 
     @classmethod
     async def open(cls, folder: Path, settings: Settings) -> LocalBackend:
@@ -95,7 +93,7 @@ class LocalBackend:
 
     @classmethod
     async def _open(cls, backend: LocalBackend) -> LocalBackend:
-        records = backend._recording.replay()
+        records = backend.recording.replay()
         left: dict[str, SpawnedProcess] = {}
 
         def found(process: SpawnedProcess) -> None:
@@ -108,7 +106,7 @@ class LocalBackend:
             await backend.aclose()
             raise
         backend._housekeeping.start()
-        backend._recording.start()
+        backend.recording.start()
         return backend
 
     @property
@@ -124,7 +122,12 @@ class LocalBackend:
     def statistics(self) -> dict[str, int]:
         """Return what was counted since the start, and how much there is at the moment."""
         now = {"alive": self.table.alive, "processes": len(self.table)}
-        return {**self._counts, **now, "degraded": self._recording.degraded_count}
+        return {
+            **self._starter.counts,
+            "ended": self._ended,
+            **now,
+            "degraded": self.recording.degraded_count,
+        }
 
     # ExecBackend
 
@@ -134,7 +137,9 @@ class LocalBackend:
 
     async def start(self, params: ExecParams, session: str = "local") -> LocalProcess:
         """Start a command for a session; see ExecBackend. Cancelling leaves the command running."""
-        process, starting, repeated = self.begin(params, session)
+        preparing = self.prepare(params)
+        prepared = None if preparing is None else await preparing
+        process, starting, repeated = self.begin(params, session, prepared)
         if starting is not None:
             await starting
         return LocalProcess(self, process, session, is_repeat=repeated)
@@ -163,7 +168,7 @@ class LocalBackend:
         if self._private:
             await self.end_all("shutdown", grace=0.0)
         keeps = bool(self._held())
-        self._recording.close()
+        self.recording.close()
         self._closed = True
         self._housekeeping.close()
         await cancel_all(self._tasks)
@@ -171,6 +176,7 @@ class LocalBackend:
             process.release()
             process.log.close()
         self.readers.close()
+        self.confiner.close()
         await self._keeping.close(keeps=keeps)
         self.journal.close()
         self.scanner.close()
@@ -179,10 +185,11 @@ class LocalBackend:
 
     async def end_all(self, asked_by: str, grace: float | None = None) -> None:
         """End all that is left of every process, as far as it can be in time, and start nothing any more."""
-        self._is_ending = True
+        self._starter.is_ending = True
         grace = self.settings.shutdown_grace if grace is None else grace
         ends = [self._end(process, asked_by, grace) for process in self._held()]
         await end_all(ends, grace, self._held)
+        self.confiner.kill_all()
 
     async def _end(self, process: ManagedProcess, asked_by: str, grace: float) -> None:
         """End a process; a start that the keeper does not answer is given up."""
@@ -196,74 +203,35 @@ class LocalBackend:
 
     # How a process begins
 
-    def begin(self, params: ExecParams, session: str) -> tuple[ManagedProcess, Outcome[None] | None, bool]:
+    def prepare(self, params: ExecParams) -> Coroutine[Any, Any, Prepared] | None:
+        """Return what must be awaited before `begin` for a command that is to be confined, else `None`.
+
+        Raises:
+            InvalidRequest, LimitExceeded: the command cannot be confined so. InvalidState: it is closed.
+        """
+        self._require_open()
+        return self._starter.prepare(params)
+
+    def begin(
+        self, params: ExecParams, session: str, prepared: Prepared | None = None
+    ) -> tuple[ManagedProcess, Outcome[None] | None, bool]:
         """Begin a start; return the process, what tells of its success, and whether it is a repeat.
 
         Raises:
-            Conflict, InvalidRequest, LimitExceeded, SandboxUnavailable: nothing was begun.
+            Conflict, InvalidRequest, LimitExceeded: nothing was begun.
             InvalidState: the backend is closed. ServerLost: it is ending.
         """
         self._require_open()
-        if self._is_ending:
-            raise ServerLost("the server is ending and starts nothing any more")
-        check_params(params)
-        process_id = self.table.new_id() if params.process_id is None else params.process_id
-        digest = digest_of(params)
-        existing = self.table.get(process_id)
-        if existing is not None and existing.life is not Life.FAILED:
-            if params.process_id is None or existing.spec.digest != digest:
-                message = f"the process_id {process_id!r} is taken by another command; choose another"
-                raise Conflict(f"{message}, or forget it", process_id=process_id)
-            return existing, self._starting.get(process_id), True
-        self.table.check_new(process_id, params.name)
-        return *self._begin(params, process_id, session, digest), False
-
-    def _begin(
-        self, params: ExecParams, process_id: str, session: str, digest: str
-    ) -> tuple[ManagedProcess, Outcome[None]]:
-        instance = int.from_bytes(os.urandom(8))
-        budget = params.log_budget or self.settings.log_budget
-        cwd = params.cwd if params.cwd is not None else self.base_cwd
-        spec = spec_of(params, process_id, instance, cwd, budget, session, digest, self.clock())
-        folder = self.log_folder(spec)
-        launch, files = launch_of(params, spec, self.base_env, folder)
-        try:
-            self._recording.begun(spec)
-            process = ManagedProcess(spec, OutputLog(folder, instance, budget, self.memory), self, self.clock)
-            if (before := self.table.add(process)) is not None:
-                self._drop(before)
-            spawned = self.keeper.spawn(launch, files)
-        finally:
-            for fd in files.values():
-                os.close(fd)
-        starting = self._starting[process_id] = Outcome()
-        self._counts["started"] += 1
-        spawned.then(partial(self._spawned, process), partial(self._spawn_failed, process))
-        return process, starting
-
-    def _spawned(self, process: ManagedProcess, spawned: SpawnedProcess) -> None:
-        try:
-            pumps, feeder = connect_streams(self, process, spawned)
-        except OSError as error:
-            self.keeper.abandon(process.spec.key)
-            self._spawn_failed(process, error)
-            return
-        process.started(spawned.pid, spawned.pidfd, pumps, feeder)
-        self._starting.pop(process.process_id).succeed(None)
-
-    def _spawn_failed(self, process: ManagedProcess, reason: Exception) -> None:
-        starting = self._starting.pop(process.process_id)
-        error = spawn_error(reason)
-        self._counts["failed"] += 1
-        process.spawn_failed(to_wire(error))
-        starting.fail(error)
+        return self._starter.begin(params, session, prepared)
 
     async def wait_started(self, process: ManagedProcess) -> None:
         """Wait until it is known whether the command could be started."""
-        starting = self._starting.get(process.process_id)
-        if starting is not None:
-            with contextlib.suppress(ExecZMQError):
-                await starting
+        await self._starter.wait_started(process)
+
+    def take_in(self, process: ManagedProcess) -> None:
+        """Add a process to the table; a failed one of its id goes."""
+        if (before := self.table.add(process)) is not None:
+            self._drop(before)
 
     def log_folder(self, spec: ProcessSpec) -> str:
         """Return where the log of this life of the process is kept."""
@@ -275,13 +243,13 @@ class LocalBackend:
         """Pass an event on to the listener."""
         if process.log.store.trouble is None:
             self._housekeeping.grown(record.length)
-            self._recording.stored(process, record)
+            self.recording.stored(process, record)
         self.listener.event_recorded(process, record, payload)
 
     def ended(self, process: ManagedProcess) -> None:
         """Note the end of a process in the table and in the journal."""
         self.table.ended(process)
-        self._counts["ended"] += 1
+        self._ended += 1
         self.journal.note(end_record(process))
         if process.is_discarding and not self._closed:
             self.keeper.mark(process.spec.key, "discard")
@@ -295,15 +263,15 @@ class LocalBackend:
     def released(self, process: ManagedProcess) -> None:
         """Let the keeper give up what it holds of the process."""
         self._discarding.discard(process)
-        self._recording.released(process)
+        self.confiner.when_empty(process, partial(self.recording.released, process))
 
     def degraded(self, process: ManagedProcess, error: OSError) -> None:
         """Go on in memory."""
-        self._recording.degraded(process, error)
+        self.recording.degraded(process, error)
 
     def recovered(self, process: ManagedProcess) -> None:
         """Go on on disk."""
-        self._recording.recovered(process)
+        self.recording.recovered(process)
 
     def time_is_over(self, process: ManagedProcess) -> None:
         """End the tree of a process whose time limit has struck."""
@@ -332,7 +300,7 @@ class LocalBackend:
     def _drop(self, process: ManagedProcess) -> None:
         """Remove what is kept of a process that the table has no longer."""
         process.is_forgotten = True
-        self._recording.forgotten(process)
+        self.recording.forgotten(process)
         if process.is_discarding:
             self._discarding.add(process)
         else:
@@ -342,11 +310,27 @@ class LocalBackend:
 
     def _exited(self, key: str, status: int | None, rusage: dict[str, float]) -> None:
         if (process := self.table.get_by_key(key)) is not None:
-            process.exited(status, rusage)
+            self.exited(process, status, rusage)
+
+    def exited(
+        self,
+        process: ManagedProcess,
+        status: int | None,
+        rusage: dict[str, float],
+        ended_at: float | None = None,
+    ) -> None:
+        """Take the end of a command; that of one which is being started, or in a sandbox, is told later."""
+        end = End(status, rusage, self.clock() if ended_at is None else ended_at)
+        if process.life is Life.STARTING:
+            self._starter.ended_early(process, end)
+        elif process.confinement is None:
+            process.exited(*end)
+        else:
+            self.run_task(self.confiner.see_out(process, end))
 
     def _tidy(self) -> None:
         """Write the journal anew when most of it speaks of what is forgotten, or it lacks something."""
-        self._recording.shorten(_JOURNAL_SLACK)
+        self.recording.shorten(_JOURNAL_SLACK)
 
 
 def _info_of(backend: LocalBackend) -> ServerInfo:

@@ -131,7 +131,7 @@ class LocalProcess:
         if process.spec.tty and signo == signal.SIGINT and process.streams.is_open:
             tree.signal_foreground(process.streams.terminal, signo)
         else:
-            tree.signal_group(process.scope.pidfd or -1, process.scope.pid, signo)
+            tree.signal_group(*process.leader, signo)
 
     async def resize(self, rows: int, cols: int) -> None:
         """Set the terminal's size; see ExecProcess."""

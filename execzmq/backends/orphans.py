@@ -58,6 +58,8 @@ def orphan_of(process: ManagedProcess) -> Orphan:
     fds = process.streams.descriptors()
     if process.feeder is not None:
         fds.update(process.feeder.descriptors())
+    if process.confinement is not None:
+        fds.update(process.confinement.descriptors())
     if spec.tty:
         fds.pop("stdin", None)  # a terminal is read and written at one end
     return Orphan(

@@ -228,6 +228,7 @@ def _adopt(
     backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProcess, lacks_output: bool
 ) -> None:
     """Go on with a command that the keeper has; of one that is over the rest is discarded."""
+    backend.confiner.resume(process, spawned)
     pumps, feeder = connect_streams(backend, process, spawned, adopted=True)
     process.resumed(spawned.pid, spawned.pidfd, spawned.started_at, pumps, feeder)
     if lacks_output:
@@ -238,7 +239,7 @@ def _adopt(
         # What a terminal has in its pipe no event announces.
         process.streams.drain()
     if spawned.exit is not None:
-        process.exited(spawned.exit.status, spawned.exit.rusage, spawned.exit.ended_at)
+        backend.exited(process, spawned.exit.status, spawned.exit.rusage, spawned.exit.ended_at)
     if spawned.keeper != backend.keeper.pid:  # it died while it handed over
         backend.run_task(orphans.hand_over(backend.keeper, [process]))
 

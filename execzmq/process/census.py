@@ -61,6 +61,7 @@ class Scope:
         start: when it started; 0 = not known (yet).
         known: members that were alive when one last looked.
         session_over: the session has no member left, so its number may be that of another one.
+        wrappers: members around a sandbox: asked to end they would end what is inside at once.
     """
 
     pid: int
@@ -70,6 +71,7 @@ class Scope:
     start: int = 0
     known: frozenset[Identity] = frozenset()
     session_over: bool = False
+    wrappers: frozenset[int] = frozenset()
 
 
 class Belongings(NamedTuple):

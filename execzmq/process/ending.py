@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from execzmq.process.confinement import Verdict
 from execzmq.types.results import Cause, ExitResult
+
+
+class End(NamedTuple):
+    """The end of a command as its parent tells it: status as from wait(2), `None` where nobody knows."""
+
+    status: int | None
+    rusage: dict[str, float]
+    ended_at: float
 
 
 @dataclass(slots=True)
@@ -17,6 +27,7 @@ class Ending:
         asked_by: who asked.
         signals: by number, who sent it.
         status: as `wait4` tells it; `None` where nobody knows.
+        verdict: what part the sandbox had in it.
     """
 
     started_at: float = 0.0
@@ -27,6 +38,7 @@ class Ending:
     status: int | None = None
     rusage: dict[str, float] = field(default_factory=dict)
     holders: tuple[tuple[int, str], ...] = ()
+    verdict: Verdict = field(default_factory=Verdict)
 
     def ask(self, cause: Cause, asked_by: str) -> None:
         """Note that somebody wants the process ended."""
@@ -42,6 +54,7 @@ class Ending:
         elif told.signal is not None:
             self.status = told.signal
             self.signals[told.signal] = told.asked_by
+        self.verdict = Verdict(None, told.confidence, told.evidence)
         if told.cause not in ("exited", "signaled"):
             self.ask(told.cause, told.asked_by)
 
@@ -60,6 +73,8 @@ class Ending:
             output_bytes=dict(output_bytes),
             dropped_bytes=dict(dropped_bytes),
             held_open_by=self.holders,
+            confidence=self.verdict.confidence,
+            evidence=self.verdict.evidence,
         )
 
     def _why(self, code: int | None) -> tuple[Cause, str]:
@@ -67,6 +82,8 @@ class Ending:
             return self.cause, self.asked_by
         if code is None:
             return "server_lost", ""
+        if self.verdict.cause is not None:
+            return self.verdict.cause, ""
         if code < 0:
             return "signaled", self.signals.get(-code, "")
         return "exited", ""

@@ -15,6 +15,7 @@ from execzmq.process import lifecycle, payloads
 from execzmq.process.age import age_of
 from execzmq.process.backlog import Backlog
 from execzmq.process.census import Scope, StreamId
+from execzmq.process.confinement import Confinement, Leader, Verdict
 from execzmq.process.degraded import DiskTrouble
 from execzmq.process.ending import Ending
 from execzmq.process.feeder import StdinFeeder
@@ -79,6 +80,7 @@ class ManagedProcess:
         self.pid: int | None = None
         self.scope = Scope(0, mark=spec.mark)
         self.ending = Ending()
+        self.confinement: Confinement | None = None
         self.result: ExitResult | None = None
         self.failure: dict[str, Any] | None = None
         self.feeder: StdinFeeder | None = None
@@ -128,9 +130,22 @@ class ManagedProcess:
             tty=spec.tty,
             keyboard=self.keyboard,
             failure=self.failure,
+            sandbox=spec.sandbox,
         )
 
+    @property
+    def leader(self) -> Leader:
+        """Return who leads the group that signals to the command go to."""
+        if self.confinement is not None:
+            return self.confinement.leader
+        return Leader(-1 if self.scope.pidfd is None else self.scope.pidfd, self.scope.pid)
+
     # What happens to it
+
+    def confine(self, confinement: Confinement) -> None:
+        """Note the sandbox around the command, before that is said to have started."""
+        self.confinement = confinement
+        self.scope.wrappers = confinement.wrappers
 
     def started(self, pid: int, pidfd: int, pumps: Iterable[StreamPump], feeder: StdinFeeder | None) -> None:
         """Take over a freshly spawned command and the ends of its streams."""
@@ -189,17 +204,25 @@ class ManagedProcess:
         self.ending.ended_at = self._clock()
         self._take(Fact.SPAWN_FAILED)
 
-    def exited(self, status: int | None, rusage: dict[str, float], ended_at: float | None = None) -> None:
+    def exited(
+        self,
+        status: int | None,
+        rusage: dict[str, float],
+        ended_at: float | None = None,
+        verdict: Verdict | None = None,
+    ) -> None:
         """Record the end of the command itself.
 
         Args:
             status: as `wait4` tells it, `None` if nobody knows.
             ended_at: Unix seconds, `None` = now.
+            verdict: what part its sandbox had in it; `None` = none.
         """
         if self.life.has_exited:
             return
         self.ending.status, self.ending.rusage = status, rusage
         self.ending.ended_at = self._clock() if ended_at is None else ended_at
+        self.ending.verdict = verdict or self.ending.verdict
         self.streams.drain()
         if self.feeder is not None:
             self.feeder.give_up()

@@ -24,6 +24,7 @@ class ProcessSpec:
         digest: identifies the request; the same one again is a repeat and not a conflict.
         requested_at: Unix seconds.
         exact_env: the client gave an empty environment, so no mark was added.
+        sandbox: what confines it, as clients are told; `None` = nothing does.
     """
 
     process_id: str
@@ -45,6 +46,7 @@ class ProcessSpec:
     exact_env: bool
     log_instance: int = 0
     """What names the log where its end may be missing, so that no cursor of before fits; 0 = `instance`."""
+    sandbox: dict[str, Any] | None = None
     key: str = dataclasses.field(init=False, repr=False, compare=False)
     """What names this life of the process to the keeper, in its log's folder and in the mark."""
 
@@ -81,6 +83,7 @@ def spec_of(
     starter: str,
     digest: str,
     now: float,
+    sandbox: dict[str, Any] | None = None,
 ) -> ProcessSpec:
     """Return what is remembered of a start with these parameters."""
     return ProcessSpec(
@@ -101,6 +104,7 @@ def spec_of(
         digest=digest,
         requested_at=now,
         exact_env=params.env == {} and params.env_policy is None,
+        sandbox=sandbox,
     )
 
 

@@ -219,6 +219,8 @@ class _Ladder:
             target = self._targets.get(member.entry.identity)
             if target is None or target.ended:
                 continue
+            if signo != signal.SIGKILL and target.identity.pid in self._scope.wrappers:
+                continue  # what it is around ends first, and it by itself
             if target.identity not in reached and _send_to(target, signo):
                 reached.add(target.identity)
                 target.signalled = True

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from execzmq.backends.local_process import LocalProcess
+from execzmq.backends.prepared import Prepared
 from execzmq.errors import InvalidRequest
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.paging import Place
@@ -17,6 +18,7 @@ from execzmq.server.context import Context
 from execzmq.server.dispatch import Caller, Later, Reply
 from execzmq.server.pages import entries_of
 from execzmq.settings import MIB
+from execzmq.types.params import ExecParams
 
 _ROOM_POLL = 1.0
 _LIST_BYTES = MIB
@@ -25,17 +27,31 @@ _INFO_BYTES = 1024
 """Bytes of a description besides its words, its folder and what failed."""
 
 
-def start(context: Context, caller: Caller, request: requests.Start, buffers: Sequence[Any]) -> Reply | Later:
+def start(
+    context: Context, caller: Caller, request: requests.Start, buffers: Sequence[Any]
+) -> Reply | Later | Awaitable[Reply]:
     """Start a command, or answer as before where the same request comes again."""
     if (request.stdin == "data") != bool(buffers):
         raise InvalidRequest(
             "start: stdin 'data' and one buffer belong together", fields={"stdin": "no buffer"}
         )
     params = request.params(bytes(buffers[0]) if buffers else b"")
+    preparing = context.backend.prepare(params)
+    if preparing is not None:
+        return _start_confined(context, caller.session, params, preparing)
     process, starting, repeated = context.backend.begin(params, caller.session)
     if starting is None:
         return _started(process, repeated)
     return Later(lambda answer: starting.then(lambda _: answer(_started(process, repeated)), answer))
+
+
+async def _start_confined(
+    context: Context, session: str, params: ExecParams, preparing: Awaitable[Prepared]
+) -> Reply:
+    process, starting, repeated = context.backend.begin(params, session, await preparing)
+    if starting is not None:
+        await starting
+    return _started(process, repeated)
 
 
 def _started(process: ManagedProcess, repeated: bool) -> Reply:
@@ -45,6 +61,7 @@ def _started(process: ManagedProcess, repeated: bool) -> Reply:
             "instance": process.instance,
             "pid": process.pid or 0,
             "repeated": repeated,
+            "sandbox": process.spec.sandbox,
         }
     )
 

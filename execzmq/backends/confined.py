@@ -1,0 +1,115 @@
+"""Own the sandbox of one command from its first process to its last: who is in it, and how they have ended.
+
+Knows nothing of how a sandbox is made, or of what must be tidied up after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+from execzmq.keeper.strangers import exit_status
+from execzmq.process.confinement import Leader
+
+FIRST, COMMAND = "sandbox", "inside"
+"""Names by which a keeper holds the pidfd of the sandbox's first process, and that of the command in it."""
+
+_BY_SIGNAL = 128
+"""The wrapper exits with this and the number of the signal that has ended the command."""
+_MOST_SIGNAL = 64
+
+
+class Confined:
+    """A sandbox and who is in it; the descriptors are its own.
+
+    Args:
+        wrapper: process id of the wrapper, which the keeper has started and reaps.
+        first: pidfd of the sandbox's first process; -1 where it is not known any more.
+        command: the same of the command in it.
+        has_terminal: the command leads its group; else the first process does.
+        ended: called once, when nobody is in the sandbox any more.
+    """
+
+    def __init__(
+        self,
+        wrapper: int,
+        first: int,
+        command: int,
+        *,
+        has_terminal: bool,
+        ended: Callable[[Confined], None],
+    ) -> None:
+        self._wrapper = wrapper
+        self._fds = {name: fd for name, fd in ((FIRST, first), (COMMAND, command)) if fd >= 0}
+        self._pids = {name: pid_of(fd) for name, fd in self._fds.items()}
+        self._has_terminal = has_terminal
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self.is_over = first < 0
+        if first >= 0:
+            self._loop.add_reader(first, self._end)
+
+    @property
+    def leader(self) -> Leader:
+        """Return who leads the command's group inside."""
+        name = COMMAND if self._has_terminal else FIRST
+        return Leader(self._fds.get(name, -1), self._pids.get(name, 0))
+
+    @property
+    def wrappers(self) -> frozenset[int]:
+        """Return the wrapper and the first process: both end by themselves when the others have."""
+        return frozenset({self._wrapper, self._pids.get(FIRST, 0)})
+
+    def status(self, status: int | None) -> int | None:
+        """Return how the command has ended, as from wait(2).
+
+        The kernel tells it (Linux 6.15); where it does not, the wrapper's exit code is what there is.
+        """
+        told = exit_status(self._fds[COMMAND]) if COMMAND in self._fds else None
+        return unfolded(status) if told is None else told
+
+    def descriptors(self) -> dict[str, int]:
+        """Return by name what a keeper must hold; they stay this object's."""
+        return dict(self._fds)
+
+    def kill(self) -> None:
+        """End all that is in the sandbox at once."""
+        if FIRST in self._fds:
+            with suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(self._fds[FIRST], signal.SIGKILL)
+
+    def close(self) -> None:
+        """Watch no more, and close the descriptors; idempotent."""
+        first = self._fds.get(FIRST, -1)
+        if first >= 0:
+            self._loop.remove_reader(first)
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+
+    def _end(self) -> None:
+        self._loop.remove_reader(self._fds[FIRST])
+        self.is_over = True
+        self._ended(self)
+
+
+def unfolded(status: int | None) -> int | None:
+    """Return the status that a wrapper's exit code stands for: 128 and a number is that signal."""
+    if status is None or not os.WIFEXITED(status):
+        return status
+    number = os.WEXITSTATUS(status) - _BY_SIGNAL
+    return number if 0 < number <= _MOST_SIGNAL else status
+
+
+def pid_of(pidfd: int) -> int:
+    """Return the process id that a pidfd stands for, 0 where the process is gone."""
+    try:
+        with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("Pid:"):
+                    return max(0, int(line.split()[1]))
+    except OSError:
+        pass
+    return 0

@@ -1,0 +1,147 @@
+"""Own the way of a command into its sandbox: from the wrapper's first word to the command's execution.
+
+Knows nothing of what is set up meanwhile, or of the keeper. Nobody tells that a program was executed, so its
+process is looked at, as often as something may have happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection
+from contextlib import suppress
+from typing import NamedTuple
+
+from execzmq.backends.wrapper_status import WrapperStatus
+from execzmq.keeper.tree import parent_of
+
+SECONDS = 15.0
+"""Time in which a sandbox must exist, and again in which the command must be executed in it."""
+_LOOK_AGAIN = 0.001
+_SLOWEST = 0.02
+_MOST_WORDS = 64 * 1024
+_CMDLINE = 4096
+
+
+class NotExecuted(Exception):
+    """The command was not executed.
+
+    Attributes:
+        words: what the wrapper said of it.
+        exit_code: with which what stands before the command in the sandbox has ended; `None` = it was never
+            there.
+        is_late: it has neither failed nor succeeded in time.
+    """
+
+    def __init__(self, words: bytes = b"", exit_code: int | None = None, *, is_late: bool = False) -> None:
+        super().__init__("not executed")
+        self.words = words
+        self.exit_code = exit_code
+        self.is_late = is_late
+
+
+class Entered(NamedTuple):
+    """The pidfds of a sandbox's first process and of the command in it (-1: it has ended already)."""
+
+    first: int
+    command: int
+
+
+async def first_process(status: WrapperStatus) -> int:
+    """Wait for the sandbox's first process; return its pidfd.
+
+    Raises:
+        NotExecuted: there will be none.
+    """
+    try:
+        async with asyncio.timeout(SECONDS):
+            while status.first_pid is None and not status.has_ended:
+                await status.news()
+    except TimeoutError:
+        raise NotExecuted(is_late=True) from None
+    try:
+        return os.pidfd_open(status.first_pid or -1)
+    except (ProcessLookupError, OSError) as error:
+        raise NotExecuted() from error
+
+
+async def executed(
+    status: WrapperStatus, first_pid: int, before: Collection[bytes], outputs: Collection[int]
+) -> int:
+    """Wait until the command was executed; return its pidfd, -1 where it has ended already.
+
+    Args:
+        before: command lines of what its process is before.
+        outputs: descriptors of what it says: the wrapper says nothing there.
+
+    Raises:
+        NotExecuted: it will not be, or may never be.
+    """
+    loop = asyncio.get_running_loop()
+    for fd in outputs:
+        loop.add_reader(fd, _hear, loop, fd, status)
+    try:
+        async with asyncio.timeout(SECONDS):
+            return await _executed(status, first_pid, before)
+    except TimeoutError:
+        raise NotExecuted(is_late=True) from None
+    finally:
+        for fd in outputs:
+            loop.remove_reader(fd)
+
+
+def _hear(loop: asyncio.AbstractEventLoop, fd: int, status: WrapperStatus) -> None:
+    loop.remove_reader(fd)
+    status.wake()
+
+
+async def _executed(status: WrapperStatus, first_pid: int, before: Collection[bytes]) -> int:
+    pause = _LOOK_AGAIN
+    while True:
+        pid = child_of(first_pid)
+        if pid is not None and is_executed(pid, before):
+            return _pidfd_of(pid, first_pid)
+        if status.exit_code is not None:
+            return -1
+        if status.has_ended:
+            raise NotExecuted()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await status.news()
+        pause = min(2 * pause, _SLOWEST)
+
+
+def child_of(pid: int) -> int | None:
+    """Return the oldest child of a process, `None` where it has none."""
+    with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+        words = file.read(64).split()
+        return int(words[0]) if words else None
+    return None
+
+
+def is_executed(pid: int, before: Collection[bytes]) -> bool:
+    """Tell whether a process has another command line than before; it has none while it is being executed."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            line = file.read(_CMDLINE)
+    except OSError:
+        return False
+    return bool(line) and not any(line == other[:_CMDLINE] for other in before)
+
+
+def _pidfd_of(pid: int, parent: int) -> int:
+    with suppress(OSError):
+        pidfd = os.pidfd_open(pid)
+        if parent_of(pid) == parent:
+            return pidfd
+        os.close(pidfd)
+    return -1
+
+
+def words_in(fd: int) -> bytes:
+    """Return what can be read from a pipe or terminal at once."""
+    words = b""
+    with suppress(OSError):
+        while len(words) < _MOST_WORDS and (data := os.read(fd, _MOST_WORDS)):
+            words += data
+    return words

@@ -1,0 +1,173 @@
+"""Own how processes of a backend begin: from the parameters of a start to a running command, or to the reason.
+
+Knows nothing of what becomes of them later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from execzmq.backends.confining import Prepared
+from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
+from execzmq.backends.wiring import connect_streams
+from execzmq.errors import Conflict, ExecZMQError, ServerLost, to_wire
+from execzmq.keeper.client import KeeperLost, SpawnedProcess
+from execzmq.keeper.launch import Launch, SpawnError
+from execzmq.keeper.outcome import Outcome
+from execzmq.process.ending import End
+from execzmq.process.lifecycle import Life
+from execzmq.process.log import OutputLog
+from execzmq.process.managed import ManagedProcess
+from execzmq.process.spec import ProcessSpec, spec_of
+from execzmq.types.params import ExecParams
+
+if TYPE_CHECKING:
+    from execzmq.backends.local import LocalBackend
+
+
+class Starter:
+    """Starts the commands of one backend.
+
+    Attributes:
+        counts: starts and failures since the backend was opened.
+        is_ending: nothing is started any more.
+    """
+
+    def __init__(self, backend: LocalBackend) -> None:
+        self.counts = {"started": 0, "failed": 0}
+        self.is_ending = False
+        self._backend = backend
+        self._starting: dict[str, Outcome[None]] = {}
+        self._early_ends: dict[str, End] = {}
+
+    def prepare(self, params: ExecParams) -> Coroutine[Any, Any, Prepared] | None:
+        """Return what must be awaited before `begin` for a command that is to be confined, else `None`.
+
+        Raises:
+            InvalidRequest, LimitExceeded: the command cannot be confined so.
+        """
+        permissions = self._backend.confiner.permissions_for(params)
+        return None if permissions is None else self._backend.confiner.prepare(params, permissions)
+
+    def begin(
+        self, params: ExecParams, session: str, prepared: Prepared | None = None
+    ) -> tuple[ManagedProcess, Outcome[None] | None, bool]:
+        """Begin a start; return the process, what tells of its success, and whether it is a repeat.
+
+        Args:
+            prepared: owned by this call.
+
+        Raises:
+            Conflict, InvalidRequest, LimitExceeded, SpawnFailed: nothing was begun. ServerLost: it is ending.
+        """
+        with contextlib.ExitStack() as undoing:
+            if prepared is not None:
+                undoing.callback(prepared.close)
+            if self.is_ending:
+                raise ServerLost("the server is ending and starts nothing any more")
+            check_params(params)
+            table = self._backend.table
+            process_id = table.new_id() if params.process_id is None else params.process_id
+            digest = digest_of(params)
+            existing = table.get(process_id)
+            if existing is not None and existing.life is not Life.FAILED:
+                if params.process_id is None or existing.spec.digest != digest:
+                    message = f"the process_id {process_id!r} is taken by another command; choose another"
+                    raise Conflict(f"{message}, or forget it", process_id=process_id)
+                return existing, self._starting.get(process_id), True
+            table.check_new(process_id, params.name)
+            process, starting = self._begin(params, process_id, session, digest, prepared)
+            undoing.pop_all()
+        return process, starting, False
+
+    def _begin(
+        self, params: ExecParams, process_id: str, session: str, digest: str, prepared: Prepared | None
+    ) -> tuple[ManagedProcess, Outcome[None]]:
+        backend = self._backend
+        instance = int.from_bytes(os.urandom(8))
+        budget = params.log_budget or backend.settings.log_budget
+        cwd = params.cwd if params.cwd is not None else backend.base_cwd
+        applied = None if prepared is None else prepared.applied
+        spec = spec_of(params, process_id, instance, cwd, budget, session, digest, backend.clock(), applied)
+        folder = backend.log_folder(spec)
+        launch, files = self._launch_of(params, spec, folder, prepared)
+        try:
+            backend.recording.begun(spec)
+            process = ManagedProcess(
+                spec, OutputLog(folder, instance, budget, backend.memory), backend, backend.clock
+            )
+            backend.take_in(process)
+            spawned = backend.keeper.spawn(launch, files)
+        finally:
+            for fd in files.values():
+                os.close(fd)
+        starting = self._starting[process_id] = Outcome()
+        self.counts["started"] += 1
+        spawned.then(partial(self._spawned, process, prepared), partial(self._failed, process, prepared))
+        return process, starting
+
+    def _launch_of(
+        self, params: ExecParams, spec: ProcessSpec, folder: str, prepared: Prepared | None
+    ) -> tuple[Launch, dict[str, int]]:
+        if prepared is None:
+            return launch_of(params, spec, self._backend.base_env, folder)
+        return prepared.launch_of(params, spec, self._backend.base_env, folder)
+
+    def _spawned(self, process: ManagedProcess, prepared: Prepared | None, spawned: SpawnedProcess) -> None:
+        if prepared is None:
+            self._run(process, spawned)
+        else:
+            self._backend.run_task(self._enter(process, prepared, spawned))
+
+    async def _enter(self, process: ManagedProcess, prepared: Prepared, spawned: SpawnedProcess) -> None:
+        """See a command into its sandbox; cancelled at the end of this process it waits there for its end."""
+        try:
+            process.confine(await self._backend.confiner.enter(process, prepared, spawned))
+        except (ExecZMQError, KeeperLost, SpawnError, OSError) as error:
+            spawned.close()
+            self._backend.keeper.abandon(process.spec.key)
+            self._failed(process, prepared, error)
+        except BaseException:
+            spawned.close()
+            raise
+        else:
+            self._run(process, spawned)
+        finally:
+            prepared.close()
+
+    def _run(self, process: ManagedProcess, spawned: SpawnedProcess) -> None:
+        try:
+            pumps, feeder = connect_streams(self._backend, process, spawned)
+        except OSError as error:
+            self._backend.keeper.abandon(process.spec.key)
+            self._failed(process, None, error)
+            return
+        process.started(spawned.pid, spawned.pidfd, pumps, feeder)
+        self._starting.pop(process.process_id).succeed(None)
+        if (end := self._early_ends.pop(process.spec.key, None)) is not None:
+            self._backend.exited(process, *end)
+
+    def _failed(self, process: ManagedProcess, prepared: Prepared | None, reason: Exception) -> None:
+        if prepared is not None:
+            prepared.close()
+        self._early_ends.pop(process.spec.key, None)
+        starting = self._starting.pop(process.process_id)
+        error = reason if isinstance(reason, ExecZMQError) else spawn_error(reason)
+        self.counts["failed"] += 1
+        process.spawn_failed(to_wire(error))
+        starting.fail(error)
+
+    def ended_early(self, process: ManagedProcess, end: End) -> None:
+        """Keep the end of a command that is being started, until it has."""
+        self._early_ends[process.spec.key] = end
+
+    async def wait_started(self, process: ManagedProcess) -> None:
+        """Wait until it is known whether the command could be started."""
+        starting = self._starting.get(process.process_id)
+        if starting is not None:
+            with contextlib.suppress(ExecZMQError):
+                await starting
