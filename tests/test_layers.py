@@ -65,6 +65,11 @@ PURE = (
     "process/held.py",
     "process/retention.py",
     "sandbox/model.py",
+    "sandbox/hosts.py",
+    "sandbox/profiles.py",
+    "sandbox/profile_file.py",
+    "sandbox/access.py",
+    "sandbox/narrowing.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 

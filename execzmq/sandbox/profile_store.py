@@ -1,0 +1,81 @@
+"""Own where the file of a user's own profiles is and when it is read; knows nothing of what stands in it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from execzmq.errors import InvalidRequest
+from execzmq.sandbox.profile_file import parse_profiles
+from execzmq.sandbox.profiles import PermissionProfile, builtin_profiles, find_profile
+from execzmq.settings import MIB
+
+_MOST_BYTES = MIB
+
+
+def profiles_path(environ: Mapping[str, str] | None = None) -> Path:
+    """Return where the file is looked for; a folder that is not absolute counts as unset, as XDG has it."""
+    variables = os.environ if environ is None else environ
+    folder = variables.get("XDG_CONFIG_HOME", "")
+    base = Path(folder) if os.path.isabs(folder) else Path(os.path.expanduser("~/.config"))
+    return base / "execzmq" / "profiles.toml"
+
+
+class ProfileStore:
+    """Gives profiles by name; reads the file again when it has changed.
+
+    Args:
+        path: the file, which need not be there; `None` = where it is looked for.
+        home: the user's; `None` = that of this process.
+    """
+
+    def __init__(self, path: Path | None = None, home: bytes | None = None) -> None:
+        self.path = profiles_path() if path is None else path
+        self.home = os.path.expanduser(b"~") if home is None else home
+        self._builtin = builtin_profiles(self.home)
+        self._read: tuple[tuple[int, ...], dict[str, PermissionProfile]] | None = None
+
+    def get(self, name: str) -> PermissionProfile:
+        """Return the profile of that name; for a built-in one the file is not looked at.
+
+        Raises:
+            InvalidRequest: there is none, or the file is wrong or open to others.
+        """
+        return self._builtin[name] if name in self._builtin else find_profile(name, self.all())
+
+    def all(self) -> dict[str, PermissionProfile]:
+        """Return every profile, the built-in ones first.
+
+        Raises:
+            InvalidRequest: the file is wrong, cannot be read, or is open to others.
+        """
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            return self._builtin
+        except OSError as error:
+            raise self._bad(f"it cannot be read ({error.strerror})") from None
+        with open(fd, "rb") as file:
+            status = os.fstat(fd)
+            identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if self._read is None or self._read[0] != identity:
+                self._check(status)
+                self._read = identity, self._parsed(file.read(_MOST_BYTES + 1))
+        return self._read[1]
+
+    def _parsed(self, data: bytes) -> dict[str, PermissionProfile]:
+        try:
+            return parse_profiles(data.decode(), self.home, str(self.path))
+        except UnicodeDecodeError:
+            raise self._bad("it is not UTF-8") from None
+
+    def _check(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+            raise self._bad(f"it is no file of at most {_MOST_BYTES:,} bytes")
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
+            raise self._bad(f"others can write to it: chmod go-w {self.path}, and be its owner")
+
+    def _bad(self, what: str) -> InvalidRequest:
+        return InvalidRequest(f"{self.path}: {what}", reason="bad_profile_file", file=str(self.path))
