@@ -65,6 +65,7 @@ PURE = (
     "process/held.py",
     "process/retention.py",
     "sandbox/model.py",
+    "sandbox/seccomp.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 

@@ -1,8 +1,8 @@
 """Own which system calls a sandboxed command may not make, as the bytes that `bwrap --seccomp` reads. Pure.
 
-What is not listed is allowed. The list closes what no mount and no namespace closes: new namespaces, the mount
-calls, the kernel's own tools, typing into a terminal, set-uid files left behind, sockets of families that no
-network namespace holds back. It is the same for root and for others. It does not know what is mounted.
+What is not listed is allowed. The list closes what no mount and no namespace closes: new namespaces, the
+mount calls, the kernel's own tools, typing into a terminal, set-uid files left behind, sockets of families
+that no network namespace holds back. It is the same for root and for others. It does not know what is mounted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REFUSED = (
 TRACING = ("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp")
 """The same, unless the profile lets its processes trace each other."""
 ABSENT = ("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register")
-"""Answered with ENOSYS, as an old kernel does: no filter sees their arguments, and programs know another way."""
+"""Answered with ENOSYS, as an old kernel does: no filter sees their arguments, programs have another way."""
 
 MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2}
 MODES |= {"mkdir": 1, "mkdirat": 2, "creat": 1}
