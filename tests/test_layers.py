@@ -70,6 +70,7 @@ PURE = (
     "sandbox/profile_file.py",
     "sandbox/access.py",
     "sandbox/narrowing.py",
+    "sandbox/seccomp.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 
