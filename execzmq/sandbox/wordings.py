@@ -1,0 +1,228 @@
+"""Own how programs word a refusal: from the ends of two streams to complaints. Pure.
+
+A complaint says which error a line tells, of which paths, and how much speaks for its being why the command
+failed. It knows nothing of sandboxes: whose refusal it was is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from execzmq.sandbox.sight import Reach
+
+Stream = Literal["stdout", "stderr"]
+
+_KINDS = {
+    "read_only": (
+        r"read-only file ?system|\bEROFS\b|\[Errno 30\]|os error 30\b|attempt to write a readonly database"
+    ),
+    "cross_device": r"cross-device link|\bEXDEV\b|\[Errno 18\]|os error 18\b",
+    "busy": r"device or resource busy|\bEBUSY\b|\[Errno 16\]|os error 16\b",
+    "no_space": r"no space left on device|\bENOSPC\b|\[Errno 28\]|os error 28\b",
+    "unresolved": (
+        r"temporary failure (?:in name resolution|resolving)|could(?:n't| not) resolve (?:host|proxy)"
+        r"|unable to resolve host|\bEAI_AGAIN\b|\bENOTFOUND\b|UnknownHostException|name or service not known"
+        r"|failed to lookup address|no address associated with hostname|\[Errno -[235]\]"
+        r"|\blookup \S+(?: on \S+)?: "
+    ),
+    "unreachable": (
+        r"network is unreachable|\bENETUNREACH\b|\[Errno 101\]|os error 101\b"
+        r"|no route to host|\bEHOSTUNREACH\b"
+    ),
+    "refused": (
+        r"connection refused|\bECONNREFUSED\b|\[Errno 111\]|os error 111\b|failed to connect to \S+ port \d+"
+    ),
+    "not_permitted": (
+        r"operation not permitted|\bEPERM\b|\[Errno 1\]|os error 1\b|must be superuser|no new privileges"
+        r"|no permissions to create new namespace"
+    ),
+    "denied": r"permission denied|\bEACCES\b|\[Errno 13\]|os error 13\b|AccessDeniedException",
+    "missing": (
+        r"no such file or directory|\bENOENT\b|\[Errno 2\]|os error 2\b|NoSuchFileException|: not found\b"
+    ),
+    "invalid": r"invalid argument|\bEINVAL\b|\[Errno 22\]|os error 22\b",
+    "not_implemented": r"function not implemented|\bENOSYS\b|\[Errno 38\]|os error 38\b",
+}
+_KIND = re.compile("|".join(f"(?P<{name}>{words})" for name, words in _KINDS.items()), re.IGNORECASE)
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
+_QUOTED = re.compile(
+    r"'([^']+)'|\"([^\"]+)\"|`([^`']+)[`']|\u2018([^\u2019]+)\u2019|\u201c([^\u201d]+)\u201d"
+)
+_REMOVES = re.compile(r"remov|unlink|renam|\bmov(?:e|ing)\b|rmdir|delet|replace| -> ", re.IGNORECASE)
+_WRITES = re.compile(
+    r"creat|touch|mkdir|make dir|writ|append|copy|copyfile|mknod|save|extract|lock|output", re.IGNORECASE
+)
+_WARNS = re.compile(
+    r"\bwarn(?:ing)?s?\b|warning:|\bnotice\b|\bnote:|\binfo\b|\bdebug\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing)\b"
+    r"|\bdisabled\b|falling back|fallback|\bcontinuing\b|\bretry|\boptional\b|\bnon-fatal\b",
+    re.IGNORECASE,
+)
+_OTHER_END = re.compile(
+    r"^(?:E +)?(?:\w+\.)*(?:Assertion|Syntax|Name|Type|Value|Key|Attribute|Import|ModuleNotFound|Index"
+    r"|ZeroDivision|Recursion|Unicode\w*|Reference|Range|JSONDecode)Error\b|^(?:E +)?assert |: error: "
+    r"|\bassertion failed|undefined reference|syntax error|\bpanicked at|segmentation fault"
+    r"|^FAIL(?:ED|URE)?[: ]|\bno rule to make",
+    re.IGNORECASE,
+)
+_QUOTES_OTHERS = re.compile(r"^(?:[<>|]|[-+](?!-)|\d+[:-])")
+_SOURCE_LINE = re.compile(r"^\s+\S")
+_PORT = re.compile(r"(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{0,3}(?:port\W{1,3})?(\d{1,5})\b")
+_NEAR_BEFORE, _NEAR_AFTER = 4, 3
+_MOST_PATHS = 8
+_MOST_COMPLAINTS = 24
+
+_OPERATIONS = {
+    "namespace": r"\bunshare\b|namespace|CLONE_NEW",
+    "trace": r"ptrace|trac(?:e|ing) the inferior|attach to process|process_vm_",
+    "io_uring": r"io_uring",
+    "mount": r"\b(?:u?mount|umount2|pivot_root|swapon|swapoff|losetup|fsopen|move_mount)\b",
+    "owner": r"chown|chgrp|ownership|change owner|preserve owner",
+    "mode": r"chmod|changing permissions|change mode|set permissions",
+    "node": r"mknod|\bspecial file\b|device node",
+    "chroot": r"chroot|root directory",
+    "hostname": r"sethostname|\bhost ?name: you must|set hostname|hostname:",
+    "clock": r"set date|settimeofday|clock_settime|hwclock",
+    "user": r"set[erf]{0,3}s?[ug]id|setgroups|initgroups|set groups|set user|set group|no new privileges",
+    "network": r"RTNETLINK|iptables|nft\b|netlink|ioctl\(SIOC|SIOCS",
+    "raw_socket": r"raw socket|\bping\b|packet socket|tcpdump|SOCK_RAW|AF_PACKET",
+    "bind": r"\bbind(?:ing)?\b|\blisten\b|in use or denied",
+    "priority": r"\bnice\b|priority|ionice|sched_set|setpriority",
+    "modules": r"insmod|modprobe|rmmod|init_module",
+    "kernel_log": r"dmesg|kernel buffer|klogctl|syslog",
+    "rlimit": r"ulimit|setrlimit|modify limit|prlimit",
+    "kill": r"\bkill",
+}
+_OPERATION = re.compile(
+    "|".join(f"(?P<{name}>{words})" for name, words in _OPERATIONS.items()), re.IGNORECASE
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Complaint:
+    """One line that tells an error.
+
+    Args:
+        kind: which error, a key of the table of wordings.
+        line: the line as it was written, without escapes of a terminal.
+        stream: where it stood.
+        paths: what may be a path in it, the likeliest first.
+        near: the same of the lines around it, for errors that stand apart from their path.
+        operation: what was tried, as far as the words tell; empty = unknown.
+        reach: what was done to the path, by the words.
+        port: port of this host's loopback that it names; `None` = none.
+        doubts: reasons to think that it is not why the command failed.
+    """
+
+    kind: str
+    line: str
+    stream: Stream
+    paths: tuple[bytes, ...] = ()
+    near: tuple[bytes, ...] = ()
+    operation: str = ""
+    reach: Reach = "read"
+    port: int | None = None
+    doubts: tuple[str, ...] = ()
+
+
+class _Text(NamedTuple):
+    stream: Stream
+    lines: list[str]
+    is_only: bool
+
+
+def complaints(stdout: bytes, stderr: bytes) -> list[Complaint]:
+    """Return what the ends of both streams complain of, the latest first, stderr before stdout."""
+    errors, output = _lines(stderr), _lines(stdout)
+    texts = [_Text("stderr", errors, True), _Text("stdout", output, not errors)]
+    return [complaint for text in texts for complaint in _of_text(text)]
+
+
+def _of_text(text: _Text) -> list[Complaint]:
+    found: list[Complaint] = []
+    was_overtaken = False
+    for index in range(len(text.lines) - 1, -1, -1):
+        line = text.lines[index]
+        match = _KIND.search(line)
+        if match is not None:
+            found.append(_complaint(text, index, str(match.lastgroup), was_overtaken))
+            if len(found) == _MOST_COMPLAINTS:
+                break
+        elif _OTHER_END.search(line):
+            was_overtaken = True
+    return found
+
+
+def _complaint(text: _Text, index: int, kind: str, was_overtaken: bool) -> Complaint:
+    line = text.lines[index]
+    before = text.lines[max(0, index - _NEAR_BEFORE) : index]
+    after = text.lines[index + 1 : index + 1 + _NEAR_AFTER]
+    named = _OPERATION.search(line) or _OPERATION.search(_source_of(before))
+    return Complaint(
+        kind=kind,
+        line=line.strip(),
+        stream=text.stream,
+        paths=tuple(_paths(line))[:_MOST_PATHS],
+        near=tuple(path for other in [*reversed(before), *after] for path in _certain(other))[:_MOST_PATHS],
+        operation=str(named.lastgroup) if named else "",
+        reach="remove" if _REMOVES.search(line) else "write" if _WRITES.search(line) else "read",
+        port=_port(line),
+        doubts=tuple(_doubts(text, line, after, was_overtaken)),
+    )
+
+
+def _doubts(text: _Text, line: str, after: list[str], was_overtaken: bool) -> Iterator[str]:
+    gave_up = any(other.startswith("curl: (23)") for other in after)
+    if _WARNS.search(line) and not gave_up:
+        yield "warning"
+    if was_overtaken:
+        yield "overtaken"
+    if text.stream == "stdout":
+        yield "stdout"
+        if _QUOTES_OTHERS.match(line):
+            yield "quoted"
+
+
+def _lines(data: bytes) -> list[str]:
+    text = _ESCAPES.sub("", data.decode("utf-8", "surrogateescape"))
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _source_of(before: list[str]) -> str:
+    """Return the line of source above an error in a traceback, empty if the line above is none."""
+    return before[-1] if before and _SOURCE_LINE.match(before[-1]) else ""
+
+
+def _port(line: str) -> int | None:
+    match = _PORT.search(line)
+    return int(match[1]) if match and int(match[1]) < 65536 else None
+
+
+def _paths(line: str) -> Iterator[bytes]:
+    """Yield what may be a path: quoted words, words with a slash, then the fields between colons."""
+    yield from dict.fromkeys([*_certain(line), *_fields(line)])
+
+
+def _certain(line: str) -> Iterator[bytes]:
+    for match in _QUOTED.finditer(line):
+        yield os.fsencode(next(group for group in match.groups() if group))
+    for word in _QUOTED.sub(" ", line).split():
+        word = word.strip("()[]{}<>,;").rstrip(":.,;)")
+        if "/" in word and "://" not in word:
+            yield os.fsencode(word.rpartition("=")[2] if "=/" in word else word)
+        elif "unix://" in word:
+            yield os.fsencode(word.partition("unix://")[2].rstrip(".?"))
+
+
+def _fields(line: str) -> Iterator[bytes]:
+    """Yield the last word, and the whole, of each field before the error: `tar: a b: Cannot open: …`."""
+    match = _KIND.search(line)
+    head = line[: match.start()] if match else line
+    for field in [part.strip() for part in head.split(": ")][1:]:
+        words = field.rstrip(":").split()
+        if words:
+            yield os.fsencode(words[-1])
+            yield os.fsencode(field.rstrip(":"))
