@@ -1,0 +1,365 @@
+"""Own the control groups of one server's sandboxes, from `mkdir` to `rmdir`; know nothing of how they end.
+
+All is done by a few writes of some bytes: 0.3 ms for all of a group's life. Only `remove` ever waits, since
+a group is busy until the kernel has done with its last process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from execzmq.sandbox import cgroup_plan as plan
+from execzmq.sandbox.cgroup_plan import Events, Write
+from execzmq.types.params import Limits
+
+REMOVE_LIMIT = 5.0
+"""Seconds after which `remove` leaves a busy group to a later `recover`."""
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.0005, 0.1
+_KILL_ROUNDS = 16
+_FOLDERS_LIMIT = 16_384
+"""Groups that `recover` looks at in one tree; a machine has hundreds."""
+
+
+class Place(NamedTuple):
+    """Where groups are made in one tree.
+
+    Attributes:
+        folder: of the group below which they are.
+        version: 1 or 2.
+        controllers: what they limit there.
+    """
+
+    folder: str
+    version: int
+    controllers: frozenset[str]
+
+
+class Cgroup:
+    """The groups of one sandbox, one for each tree.
+
+    Args:
+        folders: a folder in each place.
+    """
+
+    __slots__ = ("_folders",)
+
+    def __init__(self, folders: dict[Place, str]) -> None:
+        self._folders = folders
+
+    def add(self, pid: int) -> None:
+        """Put a process into the group; what it starts from then on is in it as well.
+
+        Raises:
+            OSError: it has ended, or this user may not take it out of the group that it is in. It may then
+                be in a part of the trees.
+        """
+        for folder in self._folders.values():
+            _write(folder, "cgroup.procs", str(pid))
+
+    def events(self) -> Events:
+        """Return what was counted so far; zeros once the group is removed."""
+        counted = Events()
+        for place, folder in self._folders.items():
+            if "memory" in place.controllers:
+                kills = plan.counter(_read(folder, plan.oom_file(place.version)), "oom_kill")
+                counted = counted._replace(oom_kills=kills)
+            if "pids" in place.controllers:
+                counted = counted._replace(refused_forks=plan.counter(_read(folder, "pids.events"), "max"))
+        return counted
+
+    def kill(self) -> None:
+        """Send KILL to every process of the group; does nothing where there is none."""
+        for place, folder in self._folders.items():
+            with suppress(OSError):
+                if place.version == 2:
+                    _write(folder, "cgroup.kill", "1")
+                else:
+                    _kill_one_by_one(place, folder)
+
+    async def remove(self, limit: float = REMOVE_LIMIT) -> bool:
+        """Remove the group, with which its counts go; idempotent.
+
+        Cancelling leaves it to `Cgroups.recover`, as does a False.
+
+        Args:
+            limit: seconds to wait for its last processes to be gone.
+
+        Returns:
+            Whether it is gone.
+        """
+        end = asyncio.get_running_loop().time() + limit
+        wait = _FIRST_WAIT
+        while not (gone := self.remove_now()) and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+        return gone
+
+    def remove_now(self) -> bool:
+        """Remove the group if no process is in it, and tell whether it is gone."""
+        self._folders = {place: folder for place, folder in self._folders.items() if not _remove(folder)}
+        return not self._folders
+
+
+class Recovered(NamedTuple):
+    """What an earlier life has left.
+
+    Attributes:
+        known: by key, the groups that were asked for; with what they have counted while no server lived.
+        busy: folders of groups with processes that nobody knows of. They are left alone.
+    """
+
+    known: dict[str, Cgroup]
+    busy: list[str]
+
+
+class Cgroups:
+    """Makes the groups of one server, and finds again what an earlier life of it has left.
+
+    Two servers never touch each other's: the names begin with what tells them apart.
+
+    Args:
+        prefix: how the names begin.
+        places: one for each tree that has something to limit with.
+        trees: all that are mounted.
+        reason: why not all can be limited; empty if it can.
+
+    `controllers` is what can be limited on this machine.
+    """
+
+    def __init__(
+        self,
+        prefix: str,
+        places: tuple[Place, ...] = (),
+        trees: tuple[plan.Hierarchy, ...] = (),
+        reason: str = "",
+    ) -> None:
+        self._prefix = prefix
+        self._places = places
+        self._trees = trees
+        self.reason = reason
+        self.controllers = frozenset(name for place in places for name in place.controllers)
+
+    @classmethod
+    def find(cls, identity: str, root: str = "") -> Cgroups:
+        """Find out what this machine lets the server do, by trying it.
+
+        With version 2 it moves the processes of a group that was given away, this one among them, into a
+        group below it: one that has processes itself cannot have limited ones. So call it before others
+        are started.
+
+        Args:
+            identity: what tells this server from all others of this machine, in all its lives.
+            root: before every path; a test has its own tree.
+        """
+        trees = [
+            tree._replace(point=root + tree.point)
+            for tree in plan.hierarchies(_read(root, "proc/self/mountinfo"))
+            if tree.version == 2 or tree.controllers
+        ]
+        groups = plan.memberships(_read(root, "proc/self/cgroup"))
+        is_managed = os.path.isdir(f"{root}/run/systemd/system")
+        prefix = plan.prefix_of(identity)
+        places: list[Place] = []
+        missing = frozenset(plan.CONTROLLERS)
+        for place in (place for tree in trees for place in _offered(tree, groups, is_managed)):
+            useful = place._replace(controllers=place.controllers & missing)
+            if useful.controllers and _works(useful, prefix):
+                places.append(useful)
+                missing -= useful.controllers
+        return cls(prefix, tuple(places), tuple(trees), _reason(missing, is_managed))
+
+    def create(self, key: str, limits: Limits) -> Cgroup:
+        """Make the group of a sandbox, with those of its limits that groups here can have.
+
+        Args:
+            key: `[A-Za-z0-9_-]{1,128}`, of one life of one process.
+
+        Raises:
+            OSError: it cannot be made; nothing of it is left.
+        """
+        made: dict[Place, str] = {}
+        try:
+            for place in self._places:
+                folder = self._folder(place, key)
+                _make(folder)
+                made[place] = folder
+                for write in plan.writes(place.version, place.controllers, limits):
+                    _set(folder, write)
+        except OSError:
+            Cgroup(made).remove_now()
+            raise
+        return Cgroup(made)
+
+    def recover(self, alive_keys: Collection[str] = ()) -> Recovered:
+        """Find what an earlier life of this server has left, wherever that was started, and remove the rest.
+
+        Args:
+            alive_keys: of the sandboxes whose end this server has yet to see.
+        """
+        known: dict[str, dict[Place, str]] = {}
+        busy = []
+        for tree in self._trees:
+            for folder in _folders(tree.point):
+                above, name = os.path.split(folder)
+                if not name.startswith(self._prefix):
+                    continue
+                key = name.removeprefix(self._prefix)
+                if key in alive_keys:
+                    place = Place(above, tree.version, _controllers(tree, folder))
+                    known.setdefault(key, {})[place] = folder
+                elif not _remove(folder):
+                    busy.append(folder)
+        return Recovered({key: Cgroup(folders) for key, folders in known.items()}, busy)
+
+    def _folder(self, place: Place, key: str) -> str:
+        return f"{place.folder}/{self._prefix}{key}"
+
+
+def _offered(tree: plan.Hierarchy, groups: dict[str, str], is_managed: bool) -> Iterator[Place]:
+    """Yield where groups may be made in a tree, if anywhere."""
+    own = plan.folder_of(tree, groups)
+    folder = own if own is None or tree.version == 1 else plan.lent(own, is_managed, _is_delegated)
+    if folder is not None and os.access(folder, os.W_OK):
+        yield Place(folder, tree.version, _controllers(tree, folder))
+
+
+def _controllers(tree: plan.Hierarchy, folder: str) -> frozenset[str]:
+    if tree.version == 1:
+        return tree.controllers
+    return frozenset(_read(folder, "cgroup.controllers").split()) & {*plan.CONTROLLERS}
+
+
+def _is_delegated(folder: str) -> bool:
+    """Tell whether systemd has given this group away; `trusted` can be read by root alone."""
+    for name in ("user.delegate", "trusted.delegate"):
+        with suppress(OSError):
+            if os.getxattr(folder, name) == b"1":
+                return True
+    return False
+
+
+def _works(place: Place, prefix: str) -> bool:
+    """Tell whether a limited group can be made here, by making one."""
+    folder = f"{place.folder}/{prefix}{os.getpid()}.try"
+    try:
+        if place.version == 2:
+            enable(place.folder, place.controllers)
+        _make(folder)
+        for write in plan.writes(place.version, place.controllers, Limits(memory=1 << 20, processes=1)):
+            _set(folder, write)
+    except OSError:
+        return False
+    finally:
+        _remove(folder)
+    return True
+
+
+def enable(folder: str, controllers: Collection[str]) -> None:
+    """Let the groups below a version 2 group have controllers; its own processes go into a group below it.
+
+    Raises:
+        OSError: this user may not, or a process could not be moved.
+    """
+    if set(controllers) <= set(_read(folder, "cgroup.subtree_control").split()):
+        return
+    leaf = f"{folder}/{plan.LEAF}"
+    with suppress(FileExistsError):
+        os.mkdir(leaf)
+    for pid in _read(folder, "cgroup.procs").split():
+        with suppress(ProcessLookupError):
+            _write(leaf, "cgroup.procs", pid)
+    _write(folder, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
+
+
+def _reason(missing: Collection[str], is_managed: bool) -> str:
+    if not missing:
+        return ""
+    how = f"start {plan.SANDBOXES}" if is_managed else "let it write to its own control group"
+    return f"the server can limit no sandbox as a whole in {' and '.join(sorted(missing))}: {how}"
+
+
+def _kill_one_by_one(place: Place, folder: str) -> None:
+    """Kill what is in a version 1 group, newcomers too: it may not grow where that can be said."""
+    if "pids" in place.controllers:
+        _write(folder, "pids.max", "0")
+    killed: set[str] = set()
+    for _ in range(_KILL_ROUNDS):
+        fresh = set(_read(folder, "cgroup.procs").split()) - killed - {"0"}
+        if not fresh:
+            return
+        for pid in fresh:
+            _kill_member(folder, pid)
+        killed |= fresh
+
+
+def _kill_member(folder: str, pid: str) -> None:
+    """Kill a process by pidfd, if it is a member still: a number may have come back meanwhile."""
+    with suppress(OSError):
+        fd = os.pidfd_open(int(pid))
+        try:
+            if pid in _read(folder, "cgroup.procs").split():
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        finally:
+            os.close(fd)
+
+
+def _folders(point: str) -> Iterator[str]:
+    """Yield all groups of a tree, a bounded number of them."""
+    left = [point]
+    for _ in range(_FOLDERS_LIMIT):
+        if not left:
+            return
+        with suppress(OSError), os.scandir(left.pop()) as entries:
+            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            left += below
+            yield from below
+
+
+def _make(folder: str) -> None:
+    """Make a group; an empty one of that name has wrong counts and is made anew."""
+    with suppress(FileExistsError):
+        os.mkdir(folder)
+        return
+    os.rmdir(folder)
+    os.mkdir(folder)
+
+
+def _remove(folder: str) -> bool:
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True
+
+
+def _set(folder: str, write: Write) -> None:
+    try:
+        _write(folder, write.file, write.value)
+    except OSError:
+        if not write.optional:
+            raise
+
+
+def _write(folder: str, name: str, value: str) -> None:
+    fd = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, value.encode())
+    finally:
+        os.close(fd)
+
+
+def _read(folder: str, name: str) -> str:
+    """Return what a file says; empty if it cannot be read."""
+    try:
+        with open(f"{folder}/{name}", encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return ""
