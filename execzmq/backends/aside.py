@@ -1,4 +1,4 @@
-"""Own work that may wait for a file system for ever: it is done in a thread of its own, and its time is bounded.
+"""Own work that may wait for a file system for ever: a thread of its own does it, in bounded time.
 
 Not in the loop's pool: at its end a loop waits without a limit for what runs there.
 """

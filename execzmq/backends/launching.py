@@ -18,7 +18,6 @@ from execzmq.errors import (
     ExecZMQError,
     InvalidRequest,
     NotExecutable,
-    SandboxUnavailable,
     ServerLost,
     SpawnFailed,
     WorkingDirectoryMissing,
@@ -76,11 +75,8 @@ def check_params(params: ExecParams) -> None:
     """Check what can be refused before anything is begun.
 
     Raises:
-        SandboxUnavailable: a profile is asked for that cannot be enforced.
         InvalidRequest: stdin is to be data, and also a terminal.
     """
-    if params.sandbox is not None and params.sandbox.profile != "full-access":
-        raise SandboxUnavailable("this version has no sandbox; only the profile full-access can be asked for")
     if params.tty and params.stdin_data:
         message = "a command at a terminal reads the terminal; write the data to it once it runs"
         raise InvalidRequest(message, fields={"stdin_data": "not with a terminal"})
@@ -112,7 +108,7 @@ def launch_of(
         stdin = "null"
     elif stdin == "data":
         try:
-            files["stdin"] = _readable_file(params.stdin_data)
+            files["stdin"] = memory_file("execzmq-stdin", params.stdin_data)
         except OSError as error:
             raise spawn_error(error) from None
     launch = Launch(
@@ -159,9 +155,13 @@ def _limits(limits: Limits | None) -> dict[str, Limit]:
     return {name: (value, value) for name, value in chosen.items() if value is not None}
 
 
-def _readable_file(data: bytes) -> int:
-    """Return a descriptor, open for reading alone, of a file in memory that holds `data`."""
-    writer = os.memfd_create("execzmq-stdin", os.MFD_CLOEXEC)
+def memory_file(name: str, data: bytes) -> int:
+    """Return a descriptor, open for reading alone, of a file in memory that holds `data`.
+
+    Raises:
+        OSError: there is no descriptor or no memory for it.
+    """
+    writer = os.memfd_create(name, os.MFD_CLOEXEC)
     try:
         view = memoryview(data)
         while view:

@@ -12,17 +12,18 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from execzmq.backends import orphans
 from execzmq.backends.closing import cancel_all, end_all, start_or_give_up
-from execzmq.backends.confining import Confiner, Prepared
+from execzmq.backends.confining import Confiner
 from execzmq.backends.keeping import Keeping
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
+from execzmq.backends.prepared import Prepared
 from execzmq.backends.recording import Recording
 from execzmq.backends.records import end_record, forget_record
 from execzmq.backends.restore import restore
@@ -32,8 +33,10 @@ from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.outcome import Outcome
 from execzmq.process import guards
 from execzmq.process.census import Scope
+from execzmq.process.ending import End
 from execzmq.process.housekeeping import Housekeeping
 from execzmq.process.index import Record
+from execzmq.process.lifecycle import Life
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.readers import Readers
 from execzmq.process.scan import TreeScanner
@@ -51,7 +54,7 @@ class LocalBackend:
 
     is_local = True
 
-    def __init__(self, folder: Path, settings: Settings, *, private: bool) -> None:
+    def __init__(self, folder: Path, settings: Settings, hidden: Sequence[Path], *, private: bool) -> None:
         self.folder, self.settings = folder, settings
         self.table, self.readers = ProcessTable(), Readers()
         self.scanner = TreeScanner(0, partial(_scopes_of, self.table))
@@ -74,22 +77,27 @@ class LocalBackend:
         self.recording = Recording(folder, self.table, self._keeping, self._housekeeping.make_room)
         self.journal, self.memory = self.recording.journal, self.recording.memory
         self._starter = Starter(self)
-        self.confiner = Confiner(folder, settings, self)
+        self.confiner = Confiner([folder, *hidden], settings, self)
         self._closed = False
 
     @classmethod
-    async def open(cls, folder: Path, settings: Settings) -> LocalBackend:
+    async def open(cls, folder: Path, settings: Settings, hidden: Sequence[Path] = ()) -> LocalBackend:
         """Open the backend of a state folder whose lock the caller holds.
 
         What an earlier life left there is taken over: finished logs can be read, running processes go on.
+
+        Args:
+            hidden: folders and files that no sandbox sees, besides the state folder.
         """
-        return await cls._open(cls(folder, settings, private=False))
+        return await cls._open(cls(folder, settings, hidden, private=False))
 
     @classmethod
-    async def open_private(cls, settings: Settings | None = None) -> LocalBackend:
+    async def open_private(
+        cls, settings: Settings | None = None, hidden: Sequence[Path] = ()
+    ) -> LocalBackend:
         """Open a backend of this Python's own; closing it ends its processes and removes its logs."""
         folder = Path(tempfile.mkdtemp(prefix="execzmq-"))
-        return await cls._open(cls(folder, settings or Settings(), private=True))
+        return await cls._open(cls(folder, settings or Settings(), hidden, private=True))
 
     @classmethod
     async def _open(cls, backend: LocalBackend) -> LocalBackend:

@@ -1,45 +1,51 @@
-"""Own a command that can be confined, up to its start: what it may do, see and be told; and its descriptors."""
+"""Own a command that can be confined, up to its start: what it may do and see, and the wrapper's descriptors.
+
+Knows nothing of the keeper's socket, or of what is set up at the gate.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from execzmq.backends.entering import NotExecuted, words_in
 from execzmq.backends.launching import launch_of, memory_file
 from execzmq.backends.wrapper_status import WrapperStatus
-from execzmq.errors import ExecZMQError
-from execzmq.keeper.client import SpawnedProcess
+from execzmq.errors import InvalidRequest
 from execzmq.keeper.launch import Launch
 from execzmq.process.environ import MARK_NAME
 from execzmq.process.spec import ProcessSpec
 from execzmq.sandbox import bwrap, seccomp
+from execzmq.sandbox.host import Host
 from execzmq.sandbox.model import Permissions, View
 from execzmq.types.params import ExecParams
 
 _ARGUMENTS, _STATUS, _GATE, _FILTER, _FIRST_SOURCE = 3, 4, 5, 6, 7
 """Numbers of the descriptors in the wrapper."""
-_SETSID = (b"setsid", b"--ctty", b"--")
-"""Makes the terminal that of the command, in a session of its own: keys then reach no wrapper."""
+_FOLDER = b"/"
+"""Working directory of the wrapper: it must hold no file system of the client's."""
 
 
 @dataclass(slots=True, eq=False)
 class Prepared:
-    """A command that can be confined. Owns the view, and what `launch_of` leaves here.
+    """A command that can be confined. Owns the view, and the end of a pipe that `launch_of` leaves here.
 
     Attributes:
         applied: what is told of the sandbox.
+        chosen: names of variables that the client sets itself.
+        launch: of the command without the sandbox, from `launch_of` on.
         command_lines: of the command's process before the command is executed.
     """
 
     permissions: Permissions
     view: View
     wrapper: bytes
+    host: Host
     applied: dict[str, Any]
+    chosen: tuple[bytes, ...] = ()
+    launch: Launch | None = None
     command_lines: tuple[bytes, ...] = ()
     _status: int = -1
 
@@ -51,21 +57,114 @@ class Prepared:
         Raises:
             InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory.
         """
-        if params.env is None and params.env_policy is None:
-            params = dataclasses.replace(params, env_policy=self.permissions.env_policy)
-        plain, files = launch_of(params, spec, base_env, folder)
+        self.launch, files = launch_of(self._with_policy(params), spec, base_env, folder)
         try:
-            passed = self._pass(plain, files)
+            numbers = self._pass_sources(files)
+            arguments = self.arguments(self.launch, numbers)
+            files["arguments"] = memory_file("execzmq-arguments", bwrap.encoded(arguments))
+            program = seccomp.program(allow_debug=self.permissions.allow_debug)
+            files["filter"] = memory_file("execzmq-filter", program)
+            files["gate"] = _gate()
+            self._status, files["status"] = os.pipe()
         except BaseException:
             _close_all(files.values())
             raise
-        return self._wrapped(plain, passed), files
+        return self._wrapped(self.launch, numbers), files
 
-    def _pass(self, plain: Launch, files: dict[str, int]) -> dict[str, int]:
-        """Add the descriptors of the wrapper to `files`; return their numbers there by name."""
+    def arguments(self, launch: Launch, numbers: Sequence[int]) -> list[bytes]:
+        """Return what the wrapper reads from a descriptor: it holds values of variables."""
+        return bwrap.arguments(
+            self.permissions,
+            self.view,
+            numbers,
+            host=self.host,
+            env=launch.env,
+            chosen=self.chosen,
+            cwd=launch.cwd or _FOLDER,
+            tty=launch.tty is not None,
+        )
+
+    def command(self, launch: Launch) -> list[bytes]:
+        """Return the visible command line of the wrapper around a command."""
+        return bwrap.command(
+            self.wrapper,
+            launch.argv,
+            args_fd=_ARGUMENTS,
+            status_fd=_STATUS,
+            block_fd=_GATE,
+            seccomp_fd=_FILTER,
+            tty=launch.tty is not None,
+        )
+
+    def watch(self) -> WrapperStatus:
+        """Return who reads what the wrapper tells."""
+        fd, self._status = self._status, -1
+        return WrapperStatus(fd)
+
+    def close(self) -> None:
+        """Close what is still here; idempotent."""
+        self.view.close()
+        if self._status >= 0:
+            os.close(self._status)
+            self._status = -1
+
+    def _with_policy(self, params: ExecParams) -> ExecParams:
+        """Return the request with the profile's policy for variables, where the client says nothing."""
+        if params.env is None and params.env_policy is None:
+            return dataclasses.replace(params, env_policy=self.permissions.env_policy)
+        return params
+
+    @property
+    def numbers(self) -> range:
+        """Return the numbers of the view's descriptors in the wrapper, in the order of the view."""
+        return range(_FIRST_SOURCE, _FIRST_SOURCE + sum(mount.fd >= 0 for mount in self.view.mounts))
+
+    def _pass_sources(self, files: dict[str, int]) -> Sequence[int]:
+        """Give away a copy of each of the view's descriptors; return their numbers in the wrapper."""
+        for number, mount in zip(self.numbers, (one for one in self.view.mounts if one.fd >= 0), strict=True):
+            files[f"source{number}"] = os.dup(mount.fd)
+        return self.numbers
+
+    def _wrapped(self, plain: Launch, numbers: Sequence[int]) -> Launch:
+        argv = tuple(self.command(plain))
+        inside = argv[argv.index(b"--") + 1 :]
+        self.command_lines = tuple(bwrap.encoded(line) for line in {argv, inside} - {plain.argv})
         passed = {"arguments": _ARGUMENTS, "status": _STATUS, "gate": _GATE, "filter": _FILTER}
-        numbers: list[int] = []
-        for mount in self.view.mounts:
-            numbers.append(_FIRST_SOURCE + len(numbers) if mount.fd >= 0 else -1)
-        ...
-        return passed
+        passed |= {f"source{number}": number for number in numbers}
+        mark = plain.env.get(MARK_NAME, plain.process_id.encode())
+        return plain._replace(
+            argv=argv,
+            arg0=None,
+            cwd=_FOLDER,
+            env={MARK_NAME: mark},
+            limits={},
+            tty=plain.tty._replace(controls=False) if plain.tty is not None else None,
+            passed=passed,
+            gate="gate",
+        )
+
+
+def check_confinable(params: ExecParams) -> None:
+    """Refuse what cannot be had in a sandbox.
+
+    Raises:
+        InvalidRequest: another name than the program's own, which not every wrapper can give.
+    """
+    if params.arg0 is not None and params.arg0 != params.argv[0]:
+        message = "arg0 cannot be chosen in a sandbox: leave it out, or use a shell's `exec -a`"
+        raise InvalidRequest(message, fields={"arg0": "not in a sandbox"})
+
+
+def _gate() -> int:
+    """Return a pipe that is open for reading and writing: whatever ends, its end is never seen there."""
+    reader, writer = os.pipe()
+    try:
+        return os.open(f"/proc/self/fd/{reader}", os.O_RDWR | os.O_CLOEXEC)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def _close_all(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)

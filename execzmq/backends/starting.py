@@ -1,4 +1,4 @@
-"""Own how processes of a backend begin: from the parameters of a start to a running command, or to the reason.
+"""Own how processes begin: from the parameters of a start to a running command, or to the reason why not.
 
 Knows nothing of what becomes of them later.
 """
@@ -11,8 +11,8 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from execzmq.backends.confining import Prepared
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
+from execzmq.backends.prepared import Prepared
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, ServerLost, to_wire
 from execzmq.keeper.client import KeeperLost, SpawnedProcess

@@ -86,6 +86,7 @@ class Mount(NamedTuple):
         is_dir: whether it is a folder.
         fd: descriptor (`O_PATH`) of what is shown; -1 = nothing is shown: a cover, or a name kept missing.
         is_missing: the host has nothing of this name, and the mount leaves an empty folder there.
+        is_last: mounted after all others, so that nothing shows what it covers.
     """
 
     path: bytes
@@ -93,6 +94,7 @@ class Mount(NamedTuple):
     is_dir: bool
     fd: int = -1
     is_missing: bool = False
+    is_last: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +115,11 @@ class View:
         for mount in mounts:
             if mount.fd >= 0:
                 os.close(mount.fd)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Return the descriptors of what is shown, in the order of the mounts."""
+        return [mount.fd for mount in self.mounts if mount.fd >= 0]
 
     @property
     def placeholders(self) -> Iterable[bytes]:
