@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from execzmq.backends import entering
 from execzmq.backends.aside import aside
 from execzmq.backends.confined import COMMAND, FIRST, Confined, pid_of
+from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
 from execzmq.errors import SandboxUnavailable
 from execzmq.keeper.client import SpawnedProcess
@@ -117,7 +118,9 @@ class Confiner:
                 outputs = [spawned.fds[name] for name in ("stdout", "pty") if name in spawned.fds]
                 command = await entering.executed(status, pid_of(first), prepared.command_lines, outputs)
             except entering.NotExecuted as failure:
-                raise SandboxUnavailable(f"{failure.words!r}") from None
+                raise await error_of(prepared, spawned, failure) from None
+            if command < 0 and (error := await terminal_error_of(prepared, spawned, status.exit_code)):
+                raise error
             undoing.pop_all()
         status.close()
         if command >= 0:

@@ -10,7 +10,6 @@ import asyncio
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from typing import NamedTuple
 
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.keeper.tree import parent_of
@@ -24,27 +23,11 @@ _CMDLINE = 4096
 
 
 class NotExecuted(Exception):
-    """The command was not executed.
+    """The command was not executed; `is_late` tells that it has neither failed nor succeeded in time."""
 
-    Attributes:
-        words: what the wrapper said of it.
-        exit_code: with which what stands before the command in the sandbox has ended; `None` = it was never
-            there.
-        is_late: it has neither failed nor succeeded in time.
-    """
-
-    def __init__(self, words: bytes = b"", exit_code: int | None = None, *, is_late: bool = False) -> None:
+    def __init__(self, *, is_late: bool = False) -> None:
         super().__init__("not executed")
-        self.words = words
-        self.exit_code = exit_code
         self.is_late = is_late
-
-
-class Entered(NamedTuple):
-    """The pidfds of a sandbox's first process and of the command in it (-1: it has ended already)."""
-
-    first: int
-    command: int
 
 
 async def first_process(status: WrapperStatus) -> int:

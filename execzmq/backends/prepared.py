@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from execzmq.backends.launching import launch_of, memory_file
@@ -20,6 +20,7 @@ from execzmq.process.spec import ProcessSpec
 from execzmq.sandbox import bwrap, seccomp
 from execzmq.sandbox.host import Host
 from execzmq.sandbox.model import Permissions, View
+from execzmq.sandbox.sight import Sight
 from execzmq.types.params import ExecParams
 
 _ARGUMENTS, _STATUS, _GATE, _FILTER, _FIRST_SOURCE = 3, 4, 5, 6, 7
@@ -35,7 +36,8 @@ class Prepared:
     Attributes:
         applied: what is told of the sandbox.
         chosen: names of variables that the client sets itself.
-        launch: of the command without the sandbox, from `launch_of` on.
+        sight: what the command sees where.
+        launched: the command without the sandbox, from `launch_of` on.
         command_lines: of the command's process before the command is executed.
     """
 
@@ -45,9 +47,15 @@ class Prepared:
     host: Host
     applied: dict[str, Any]
     chosen: tuple[bytes, ...] = ()
-    launch: Launch | None = None
+    sight: Sight = field(init=False)
+    launched: Launch = field(init=False)
     command_lines: tuple[bytes, ...] = ()
     _status: int = -1
+
+    def __post_init__(self) -> None:
+        """Note what the command will see, which outlives the view's descriptors."""
+        places = tuple((mount.path, mount.access) for mount in self.view.mounts)
+        self.sight = Sight(self.permissions.read, places)
 
     def launch_of(
         self, params: ExecParams, spec: ProcessSpec, base_env: Mapping[bytes, bytes], folder: str
@@ -57,10 +65,10 @@ class Prepared:
         Raises:
             InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory.
         """
-        self.launch, files = launch_of(self._with_policy(params), spec, base_env, folder)
+        self.launched, files = launch_of(self._with_policy(params), spec, base_env, folder)
         try:
             numbers = self._pass_sources(files)
-            arguments = self.arguments(self.launch, numbers)
+            arguments = self.arguments(self.launched, numbers)
             files["arguments"] = memory_file("execzmq-arguments", bwrap.encoded(arguments))
             program = seccomp.program(allow_debug=self.permissions.allow_debug)
             files["filter"] = memory_file("execzmq-filter", program)
@@ -69,7 +77,7 @@ class Prepared:
         except BaseException:
             _close_all(files.values())
             raise
-        return self._wrapped(self.launch, numbers), files
+        return self._wrapped(self.launched, numbers), files
 
     def arguments(self, launch: Launch, numbers: Sequence[int]) -> list[bytes]:
         """Return what the wrapper reads from a descriptor: it holds values of variables."""
