@@ -14,13 +14,14 @@ import sys
 
 OLDEST = (3, 11)
 TOOLS = {
+    "bwrap": "bubblewrap",
     "ip": "iproute2",
     "nft": "nftables",
     "nsenter": "util-linux",
     "systemd-analyze": "systemd",
     "unshare": "util-linux",
 }
-"""What the tests of networks and of the service use, with Debian's packages."""
+"""What the tests of sandboxes, of networks and of the service use, with Debian's packages."""
 TOOLS_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 TOOLS_TIMEOUT = 300
 VERSION_CHECK = "import sys; sys.exit(sys.version_info < (3, 11))"

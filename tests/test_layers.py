@@ -64,6 +64,7 @@ PURE = (
     "process/index.py",
     "process/held.py",
     "process/retention.py",
+    "sandbox/cgroup_plan.py",
     "sandbox/model.py",
     "sandbox/hosts.py",
     "sandbox/profiles.py",

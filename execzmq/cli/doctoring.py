@@ -12,7 +12,6 @@ import stat
 import struct
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -25,28 +24,12 @@ from execzmq.cli.text import plain, printable, size
 from execzmq.client.known import known
 from execzmq.client.launch import LOG_NAME
 from execzmq.errors import ConnectionFailed, ExecZMQError
+from execzmq.types.finding import Finding
 
 _FEW_DESCRIPTORS = 1024
 _FEW_PROCESSES = 256
 _LITTLE_DISK = 1 * settings.GIB
 """Bytes; a tenth of what is free may be used for output."""
-
-
-@dataclass(slots=True, frozen=True)
-class Finding:
-    """What one check has found.
-
-    Args:
-        name: of the check.
-        ok: whether all is well.
-        text: what was found.
-        remedy: what to do where it is not well.
-    """
-
-    name: str
-    ok: bool
-    text: str
-    remedy: str = ""
 
 
 @click.command("doctor", short_help="Check that execzmq can work here.")

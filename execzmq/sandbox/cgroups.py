@@ -129,7 +129,7 @@ class Cgroups:
         trees: all that are mounted.
         reason: why not all can be limited; empty if it can.
 
-    `controllers` is what can be limited on this machine.
+    `controllers` is what can be limited on this machine, in all `places`.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Cgroups:
         reason: str = "",
     ) -> None:
         self._prefix = prefix
-        self._places = places
+        self.places = places
         self._trees = trees
         self.reason = reason
         self.controllers = frozenset(name for place in places for name in place.controllers)
@@ -185,7 +185,7 @@ class Cgroups:
         """
         made: dict[Place, str] = {}
         try:
-            for place in self._places:
+            for place in self.places:
                 folder = self._folder(place, key)
                 _make(folder)
                 made[place] = folder

@@ -2,7 +2,7 @@
 
 What is not listed is allowed. The list closes what no mount and no namespace closes: new namespaces, the
 mount calls, the kernel's own tools, typing into a terminal, set-uid files left behind, sockets of families
-that no network namespace holds back. It is the same for root and for others. It does not know what is mounted.
+that no network namespace holds back. It is the same for root and for others.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from execzmq.backends import doctor
-from execzmq.backends.doctor import Examiner, Finding, examine
+from execzmq.backends.doctor import Examiner, examine
 from execzmq.process.journal import Journal
+from execzmq.types.finding import Finding
 from tests.support import deadline
 
 
