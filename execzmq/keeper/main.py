@@ -25,6 +25,7 @@ from execzmq.keeper.launch import SpawnError
 from execzmq.keeper.listener import Listener, refusal
 from execzmq.keeper.loop import Loop
 from execzmq.keeper.messages import FROM_SERVER, Message, MessageError, decode, encode, error_message
+from execzmq.keeper.namespaces import Placements
 from execzmq.keeper.requests import Requests
 from execzmq.keeper.spawn import read_report
 from execzmq.keeper.strangers import Strangers
@@ -56,6 +57,7 @@ class Keeper:
         self._loop = Loop()
         self._drain = Drain(self._loop, self._unsettle)
         self._strangers = Strangers(self._loop, self._stranger_ended)
+        self._placements = Placements(self._loop)
         self._requests = Requests(self._table, limit, self, follows_dead=listener.follows_dead)
         self._connection: Channel | None = None
         self._ends_with_connection = False
@@ -75,6 +77,7 @@ class Keeper:
     def close(self) -> None:
         """Close the sockets and every descriptor that is held."""
         self._drain.stop()
+        self._placements.close()
         self._listener.close()
         if self._connection is not None:
             self._connection.close()
@@ -109,6 +112,14 @@ class Keeper:
                 self._connection, lambda: (encode(record.description(op)), list(record.fds.values()))
             )
 
+    def send_descriptor(self, op: str, record: Record, name: str) -> None:
+        """Send one descriptor of a command, or without it if it was closed before there was room."""
+        if self._connection is not None:
+            body = encode({"op": op, "id": record.process_id})
+            self._send_packet(
+                self._connection, lambda: (body, [record.fds[name]] if name in record.fds else [])
+            )
+
     def watch_report(self, record: Record) -> None:
         """Wait until a released command has been executed, or says why not."""
         self._loop.watch(record.report, lambda: self._on_report(record))
@@ -116,6 +127,10 @@ class Keeper:
     def watch_stranger(self, record: Record) -> None:
         """Wait for the end of a command that is nobody's child here."""
         self._strangers.watch(record)
+
+    def place_listener(self, network: int, port: int, done: Callable[[int | SpawnError], None]) -> None:
+        """Place a listener in a network, and call back with it or with what went wrong."""
+        self._placements.start(network, port, done)
 
     # The loop's own work. Whatever becomes of the connection, the keeper lives on.
 
