@@ -103,7 +103,7 @@ def _place_descriptors(plan: Plan) -> Plan:
     lifted = {number: _lift(fd, above) for number, fd in plan.descriptors.items()}
     for number, fd in lifted.items():
         os.dup2(fd, number)
-    _close_others({*plan.descriptors, report})
+    close_others({*plan.descriptors, report})
     return plan._replace(report=report)
 
 
@@ -112,7 +112,8 @@ def _lift(fd: int, above: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
 
 
-def _close_others(kept: set[int]) -> None:
+def close_others(kept: set[int]) -> None:
+    """Close every descriptor but these."""
     low = 0
     for fd in sorted(kept):
         # An empty range at 0 would reach close_range(2) as one without end.

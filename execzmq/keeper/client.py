@@ -12,21 +12,13 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
+from execzmq.keeper.asking import Asking, KeeperLost
 from execzmq.keeper.channel import Packet
-from execzmq.keeper.diagnose import explain
-from execzmq.keeper.farewells import Farewells
-from execzmq.keeper.handover import (
-    Orphan,
-    ProcessExit,
-    SpawnedProcess,
-    adopt_message,
-    exit_from,
-    process_from,
-)
-from execzmq.keeper.launch import Launch, SpawnError, check_launch
+from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from, process_from
+from execzmq.keeper.launch import SpawnError
 from execzmq.keeper.messages import (
     FEATURE_FOLLOWS_DEAD,
     FROM_KEEPER,
@@ -36,11 +28,9 @@ from execzmq.keeper.messages import (
     decode,
     encode,
     spawn_error_from,
-    spawn_message,
 )
 from execzmq.keeper.outbox import Outbox
-from execzmq.keeper.outcome import Outcome
-from execzmq.keeper.pending import Pending, fail, resolve
+from execzmq.keeper.pending import fail, resolve
 from execzmq.keeper.reaching import KeeperRefused, Reached, reach
 from execzmq.keeper.roster import ExitCallback, Roster
 from execzmq.keeper.start import KeeperStartError
@@ -61,19 +51,7 @@ _HELLO_SECONDS = 20.0
 _log = logging.getLogger(__name__)
 
 
-class KeeperLost(Exception):
-    """The connection to the keeper has ended, and with it the answer that was waited for.
-
-    Attributes:
-        was_asked: whether the keeper may have got the request.
-    """
-
-    def __init__(self, message: str, *, was_asked: bool = True) -> None:
-        super().__init__(message)
-        self.was_asked = was_asked
-
-
-class KeeperClient:
+class KeeperClient(Asking):
     """Speak to a keeper. Made by `connect_or_launch`.
 
     Attributes:
@@ -96,11 +74,9 @@ class KeeperClient:
         self.features: frozenset[str] = frozenset()
         self._channel, self._process, self.follows_dead = reached
         self._mode = mode
-        self._roster = Roster(on_process, on_exit)
+        super().__init__(Roster(on_process, on_exit))
         self._on_lost = on_lost
-        self._pending = Pending()
         self._outbox = Outbox(reached.channel, self._lose)
-        self._farewells = Farewells(lambda ids: self._send({"op": "forget", "ids": ids}))
         self._is_losing = False
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
@@ -139,87 +115,9 @@ class KeeperClient:
                 return client
         raise KeeperLost("each keeper that was reached ended at once")
 
-    def spawn(self, launch: Launch, fds: Mapping[str, int] | None = None) -> Outcome[SpawnedProcess]:
-        """Start a command.
-
-        Args:
-            launch: what to start.
-            fds: the passed descriptors by name; they stay the caller's and may be closed at once.
-
-        Returns:
-            What becomes of it: the command, or SpawnError (nothing is left) or KeeperLost. If it is
-            cancelled, the command is killed and forgotten as soon as the keeper has answered, and its
-            descriptors are closed.
-
-        Raises:
-            ValueError: a spawn of that process_id still waits for its answer.
-            KeyError: `fds` lacks a descriptor that the launch names.
-        """
-        outcome = self._pending.spawn(launch.process_id)
-        try:
-            check_launch(launch)
-            self._send(spawn_message(launch), [(fds or {})[name] for name in launch.descriptor_names])
-        except (SpawnError, OSError, KeyError) as exc:
-            self._pending.spawns.pop(launch.process_id, None)
-            if isinstance(exc, KeyError):
-                raise
-            outcome.fail(explain(launch, "descriptors", exc.errno or 0) if isinstance(exc, OSError) else exc)
-        return outcome
-
-    def give_up(self, process_id: str) -> None:
-        """Let a spawn fail with KeeperLost; the command is killed if the keeper ever answers with it."""
-        self._pending.give_up(process_id, KeeperLost("the keeper does not answer"))
-
-    def release(self, process_id: str) -> asyncio.Future[None]:
-        """Let a command run that waits at its gate.
-
-        Returns:
-            A future that is done when it was let go; it fails with SpawnError if it has ended before, or
-            KeeperLost.
-        """
-        future = self._pending.releases[process_id] = self._loop.create_future()
-        self._send({"op": "release", "id": process_id})
-        return future
-
-    def hold(self, process_id: str, name: str, fd: int) -> None:
-        """Let the keeper hold a descriptor with a command; it stays the caller's too.
-
-        Raises:
-            OSError: it is closed, or none is free to send it.
-        """
-        self._send({"op": "hold", "id": process_id, "name": name}, [fd])
-
     async def wait_room(self) -> None:
         """Wait until what is sent goes at once, without copies of descriptors, or nothing goes any more."""
         await self._outbox.wait_empty()
-
-    def adopt(self, orphan: Orphan) -> None:
-        """Let the keeper hold a command whose own one has died; the descriptors stay the caller's too.
-
-        Where it cannot, `on_exit` is called without a status, since nobody will know how the command ended.
-        """
-        self._roster.adopted(orphan)
-        try:
-            self._send(adopt_message(orphan), list(orphan.fds.values()))
-        except OSError as exc:
-            self._roster.refused(orphan.process_id, exc)
-
-    def mark(self, process_id: str, flag: str, on: bool = True) -> None:
-        """Leave a flag (`degraded`, `discard`) with a command for the next server, or take it away."""
-        self._send({"op": "mark", "id": process_id, "flag": flag, "on": on})
-
-    def close_name(self, process_id: str, name: str) -> None:
-        """Let the keeper close its copy of a descriptor: an end is seen only when both copies are closed."""
-        self._send({"op": "close", "id": process_id, "name": name})
-
-    def forget(self, process_id: str) -> None:
-        """Let the keeper drop an ended command and all its descriptors, soon: many are told at once."""
-        self._farewells.add(process_id)
-
-    def abandon(self, process_id: str) -> None:
-        """Let the keeper kill a command's group if it runs, and forget it without an `on_exit`."""
-        self._roster.drop(process_id)
-        self._send({"op": "abandon", "id": process_id})
 
     async def quit(self) -> None:
         """End the keeper; returns when it has ended, however long that takes. Cancelled, it may end or not.
@@ -304,6 +202,8 @@ class KeeperClient:
                 self._on_spawned(message, fds, packet.cut)
             case "proc":
                 self._on_known(message, fds, packet.cut)
+            case "listening":
+                self._on_listening(message, fds)
             case "exit":
                 self._roster.ended(exit_from(message))
             case "released":
@@ -329,6 +229,15 @@ class KeeperClient:
                 outcome.fail(SpawnError("too_many_descriptors", None, words))
             return
         outcome.succeed(self._roster.spawned(process_from(message, fds, self.pid)))
+
+    def _on_listening(self, message: Message, fds: list[int]) -> None:
+        outcome = self._pending.listeners.pop(message["id"], None)
+        if outcome is None or outcome.is_over or len(fds) != 1:
+            _close_all(fds)
+            if outcome is not None:
+                outcome.fail(SpawnError("listen_failed", None, "the listener was lost on the way"))
+            return
+        outcome.succeed(fds[0])
 
     def _on_known(self, message: Message, fds: list[int], cut: bool) -> None:
         if cut:

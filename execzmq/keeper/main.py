@@ -25,6 +25,7 @@ from execzmq.keeper.launch import SpawnError
 from execzmq.keeper.listener import Listener, refusal
 from execzmq.keeper.loop import Loop
 from execzmq.keeper.messages import FROM_SERVER, Message, MessageError, decode, encode, error_message
+from execzmq.keeper.namespaces import Placements
 from execzmq.keeper.requests import Requests
 from execzmq.keeper.strangers import Strangers
 from execzmq.keeper.table import Record, Table
@@ -55,6 +56,7 @@ class Keeper:
         self._loop = Loop()
         self._drain = Drain(self._loop, self._unsettle)
         self._strangers = Strangers(self._loop, self._stranger_ended)
+        self._placements = Placements(self._loop)
         self._requests = Requests(self._table, limit, self, follows_dead=listener.follows_dead)
         self._connection: Channel | None = None
         self._ends_with_connection = False
@@ -74,6 +76,7 @@ class Keeper:
     def close(self) -> None:
         """Close the sockets and every descriptor that is held."""
         self._drain.stop()
+        self._placements.close()
         self._listener.close()
         if self._connection is not None:
             self._connection.close()
@@ -108,9 +111,21 @@ class Keeper:
                 self._connection, lambda: (encode(record.description(op)), list(record.fds.values()))
             )
 
+    def send_descriptor(self, op: str, record: Record, name: str) -> None:
+        """Send one descriptor of a command, or without it if it was closed before there was room."""
+        if self._connection is not None:
+            body = encode({"op": op, "id": record.process_id})
+            self._send_packet(
+                self._connection, lambda: (body, [record.fds[name]] if name in record.fds else [])
+            )
+
     def watch_stranger(self, record: Record) -> None:
         """Wait for the end of a command that is nobody's child here."""
         self._strangers.watch(record)
+
+    def place_listener(self, network: int, port: int, done: Callable[[int | SpawnError], None]) -> None:
+        """Place a listener in a network, and call back with it or with what went wrong."""
+        self._placements.start(network, port, done)
 
     # The loop's own work. Whatever becomes of the connection, the keeper lives on.
 

@@ -14,12 +14,20 @@ from execzmq.keeper.launch import SEGMENT_BYTES, Environment, Launch, Limit, Spa
 
 PROTOCOL_VERSION = 3
 """2: `segment_bytes` of `spawn`, `adopt`, `exit` without a status. 3: `gate` of `spawn` in place of `held`, a
-terminal that does not control. Each end answers and reads the older ones too."""
+terminal that does not control, `listen`. Each end answers and reads the older ones too."""
+
+PROXY = "proxy"
+"""Name under which a listener in a command's own network is held with the command."""
 
 FEATURE_FOLLOWS_DEAD = "follows-dead"
 """In a keeper's `hello`: the one before it was killed, and not all that it had may have come to this one."""
 
 Message = dict[str, Any]
+
+_OLDER_KEEPER = (
+    "the keeper of this server is of an older version and cannot do this: when its commands have ended, end "
+    "the server with `execzmq shutdown` and start it again"
+)
 
 # One encoding on both sides, whatever the locale of either: names that are not UTF-8 pass as lone
 # surrogates, escaped.
@@ -39,6 +47,7 @@ FROM_SERVER: dict[str, dict[str, type | tuple[type, ...]]] = {
     "forget": {"ids": list},
     "abandon": {"id": str},
     "adopt": {"id": str, "pid": int, "names": list, "started_at": _NUMBER},
+    "listen": {"id": str, "port": int},
     "quit": {},
 }
 FROM_KEEPER: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -48,6 +57,7 @@ FROM_KEEPER: dict[str, dict[str, type | tuple[type, ...]]] = {
     "proc": {"id": str, "pid": int, "names": list, "released": bool, "marks": list, "started_at": _NUMBER},
     "released": {"id": str},
     "exit": {"id": str, "status": (int, NoneType), "rusage": dict, "ended_at": _NUMBER},
+    "listening": {"id": str},
     "ready": {},
     "error": {"request": str, "reason": str, "message": str, "details": dict},
 }
@@ -194,4 +204,6 @@ def error_message(op: str, process_id: str | None, error: SpawnError) -> Message
 
 def spawn_error_from(message: Message) -> SpawnError:
     """Read a refusal back out of an `error` message."""
+    if message["reason"] == "unknown_op":
+        return SpawnError("unknown_op", None, _OLDER_KEEPER)
     return SpawnError(message["reason"], message.get("errno"), message["message"], message["details"])

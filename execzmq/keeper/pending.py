@@ -18,6 +18,7 @@ class Pending:
     """Who waits for an answer."""
 
     spawns: dict[str, Outcome[SpawnedProcess]] = field(default_factory=dict)
+    listeners: dict[str, Outcome[int]] = field(default_factory=dict)
     releases: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     ready: asyncio.Future[None] | None = None
     end: asyncio.Future[None] | None = None
@@ -29,6 +30,13 @@ class Pending:
         outcome = self.spawns[process_id] = Outcome()
         return outcome
 
+    def listen(self, process_id: str) -> Outcome[int]:
+        """Return what is to come of a listener. Raises ValueError where one of that id is under way."""
+        if process_id in self.listeners:
+            raise ValueError(f"a listener of {process_id!r} is under way")
+        outcome = self.listeners[process_id] = Outcome()
+        return outcome
+
     def give_up(self, process_id: str, error: Exception) -> None:
         """Let a spawn fail without its answer, which is still expected."""
         if outcome := self.spawns.get(process_id):
@@ -37,9 +45,12 @@ class Pending:
     def fail(self, error: Exception) -> None:
         """Give everyone the same error."""
         spawns, self.spawns = self.spawns, {}
+        listeners, self.listeners = self.listeners, {}
         releases, self.releases = self.releases, {}
         for outcome in spawns.values():
             outcome.fail(error)
+        for listener in listeners.values():
+            listener.fail(error)
         for future in (*releases.values(), self.ready):
             fail(future, error)
 
@@ -49,6 +60,9 @@ class Pending:
             case "spawn":
                 if outcome := self.spawns.pop(process_id, None):
                     outcome.fail(error)
+            case "listen":
+                if listener := self.listeners.pop(process_id, None):
+                    listener.fail(error)
             case "release":
                 fail(self.releases.pop(process_id, None), error)
             case "quit":

@@ -8,11 +8,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from execzmq.keeper.descriptors import DescriptorLimit
 from execzmq.keeper.launch import SEGMENT_BYTES, STREAM_NAMES, SpawnError
-from execzmq.keeper.messages import FEATURE_FOLLOWS_DEAD, PROTOCOL_VERSION, Message, launch_from, optional_raw
+from execzmq.keeper.messages import (
+    FEATURE_FOLLOWS_DEAD,
+    PROTOCOL_VERSION,
+    PROXY,
+    Message,
+    error_message,
+    launch_from,
+    optional_raw,
+)
+from execzmq.keeper.namespaces import open_network
 from execzmq.keeper.pty import can_splice_pty
 from execzmq.keeper.spawn import spawn
 from execzmq.keeper.table import Record, Table
@@ -35,8 +45,14 @@ class Answers(Protocol):
     def send_record(self, op: str, record: Record) -> None:
         """Send a command with its descriptors."""
 
+    def send_descriptor(self, op: str, record: Record, name: str) -> None:
+        """Send one descriptor of a command."""
+
     def watch_stranger(self, record: Record) -> None:
         """Wait for the end of a command that is nobody's child here."""
+
+    def place_listener(self, network: int, port: int, done: Callable[[int | SpawnError], None]) -> None:
+        """Place a listener in a network, and call back with it or with what went wrong."""
 
 
 class Requests:
@@ -63,6 +79,7 @@ class Requests:
             "forget": self._forget,
             "abandon": self._abandon,
             "adopt": self._adopt,
+            "listen": self._listen,
             "quit": self._quit,
         }
 
@@ -155,6 +172,33 @@ class Requests:
         record.kill()
         if record.has_ended:
             self._table.forget(record)
+
+    def _listen(self, message: Message, fds: list[int]) -> None:
+        """Place a listener in the network of a process, and hold it with a command."""
+        record = self._table.find(message["id"])
+        if not 0 < message["port"] < 65_536:
+            raise SpawnError("bad_message", None, f"port {message['port']} cannot be")
+        if not fds:
+            raise SpawnError("invalid_descriptor", None, "listen came without a descriptor")
+        network = open_network(fds[0])
+        try:
+            self._answers.place_listener(network, message["port"], partial(self._on_placed, record))
+        except OSError as exc:
+            words = f"no listener could be placed: {exc.strerror}"
+            raise SpawnError("listen_failed", exc.errno, words) from exc
+        finally:
+            os.close(network)
+
+    def _on_placed(self, record: Record, placed: int | SpawnError) -> None:
+        if isinstance(placed, SpawnError):
+            self._answers.send(error_message("listen", record.process_id, placed))
+        elif self._table.get(record.process_id) is record:
+            record.hold(PROXY, placed)
+            self._answers.send_descriptor("listening", record, PROXY)
+        else:
+            os.close(placed)
+            gone = SpawnError("unknown_process", None, f"process {record.process_id!r} was forgotten")
+            self._answers.send(error_message("listen", record.process_id, gone))
 
     def _quit(self, message: Message, fds: list[int]) -> None:
         if self._table.has_running:
