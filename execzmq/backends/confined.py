@@ -31,6 +31,10 @@ class Confined:
         command: the same of the command in it.
         has_terminal: the command leads its group; else the first process does.
         ended: called once, when nobody is in the sandbox any more.
+
+    Attributes:
+        is_over: nobody is in it any more.
+        knows_status: `status` has told the command's own, and not what the wrapper makes of it.
     """
 
     def __init__(
@@ -40,7 +44,7 @@ class Confined:
         command: int,
         *,
         has_terminal: bool,
-        ended: Callable[[Confined], None],
+        ended: Callable[[], None],
     ) -> None:
         self._wrapper = wrapper
         self._fds = {name: fd for name, fd in ((FIRST, first), (COMMAND, command)) if fd >= 0}
@@ -49,6 +53,7 @@ class Confined:
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self.is_over = first < 0
+        self.knows_status = False
         if first >= 0:
             self._loop.add_reader(first, self._end)
 
@@ -69,6 +74,7 @@ class Confined:
         The kernel tells it (Linux 6.15); where it does not, the wrapper's exit code is what there is.
         """
         told = exit_status(self._fds[COMMAND]) if COMMAND in self._fds else None
+        self.knows_status = told is not None
         return unfolded(status) if told is None else told
 
     def descriptors(self) -> dict[str, int]:
@@ -92,7 +98,7 @@ class Confined:
     def _end(self) -> None:
         self._loop.remove_reader(self._fds[FIRST])
         self.is_over = True
-        self._ended(self)
+        self._ended()
 
 
 def unfolded(status: int | None) -> int | None:

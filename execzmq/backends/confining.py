@@ -1,4 +1,4 @@
-"""Own how commands of a backend are confined: what is prepared, set while one waits at its gate, tidied up.
+"""Own how commands of a backend are confined: what is prepared, and what is set while one waits at its gate.
 
 Knows nothing of tables and sessions. What may wait for a file system is done aside of the loop.
 """
@@ -8,34 +8,36 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from execzmq.backends import entering
 from execzmq.backends.aside import aside
+from execzmq.backends.cells import Cells, word_of
 from execzmq.backends.confined import COMMAND, FIRST, Confined, pid_of
+from execzmq.backends.judging import Circumstances
 from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
 from execzmq.errors import SandboxUnavailable
 from execzmq.keeper.client import SpawnedProcess
-from execzmq.process.ending import End
 from execzmq.process.managed import ManagedProcess
-from execzmq.sandbox import host
+from execzmq.sandbox import host, limits
 from execzmq.sandbox.applied import applied_of
-from execzmq.sandbox.model import Permissions
+from execzmq.sandbox.model import Permissions, View
 from execzmq.sandbox.narrowing import Place, permissions_for
 from execzmq.sandbox.paths import view_of
 from execzmq.sandbox.profile_store import ProfileStore
+from execzmq.sandbox.wrapper import Wrapper, find, require_outside
 from execzmq.settings import Settings
 from execzmq.types.params import ExecParams
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
 
-_LOOK_SECONDS = 10.0
-"""Time in which the folders that a request names must be found."""
+_LOOK_SECONDS = 15.0
+"""Time in which the folders that a request names, and a wrapper that is able, must be found."""
 
 
 class Confiner:
@@ -47,11 +49,10 @@ class Confiner:
 
     def __init__(self, hidden: Sequence[Path], settings: Settings, backend: LocalBackend) -> None:
         self.profiles = ProfileStore()
+        self.cells = Cells(str(backend.folder), backend.run_task)
         self._hidden = [os.fsencode(path) for path in (*hidden, self.profiles.path.parent)]
         self._settings = settings
         self._backend = backend
-        self._living: dict[str, Confined] = {}
-        self._waiting: dict[str, Callable[[], None]] = {}
 
     def permissions_for(self, params: ExecParams) -> Permissions | None:
         """Return what a command may do, `None` where it is not confined.
@@ -80,17 +81,29 @@ class Confiner:
 
         Raises:
             InvalidRequest, LimitExceeded: a root is not there, or cannot be one.
-            SandboxUnavailable: no sandbox can be enforced here.
+            SandboxUnavailable: no sandbox can be enforced here, or a limit that is required.
         """
-        look = partial(view_of, permissions, server_dirs=self._hidden)
+        plan = limits.plan(permissions.limits, self.cells.cgroups.controllers, os.geteuid())
+        if permissions.require_limits:
+            limits.check(plan, self.cells.cgroups.reason)
         try:
-            view = await aside(look, _LOOK_SECONDS, lambda late: late.close())
+            view, wrapper = await aside(partial(self._look, permissions), _LOOK_SECONDS, _drop)
         except TimeoutError:
             words = f"its folders were not found within {_LOOK_SECONDS:.0f} s: does a file system not answer?"
             raise SandboxUnavailable(words, reason="slow_folders") from None
-        applied = applied_of(permissions, view, kind="bubblewrap", limits_enforced=())
+        applied = applied_of(permissions, view, kind="bubblewrap", limits_enforced=plan.enforced)
         chosen = () if params.env_policy is None else tuple(map(os.fsencode, params.env_policy.set))
-        return Prepared(permissions, view, b"/usr/bin/bwrap", self._host, applied, chosen)
+        return Prepared(permissions, view, os.fsencode(wrapper.path), self._host, applied, chosen)
+
+    def _look(self, permissions: Permissions) -> tuple[View, Wrapper]:
+        wrapper = find()
+        view = view_of(permissions, server_dirs=self._hidden)
+        try:
+            require_outside(wrapper, view.roots)
+        except BaseException:
+            view.close()
+            raise
+        return view, wrapper
 
     @cached_property
     def _host(self) -> host.Host:
@@ -113,7 +126,7 @@ class Confiner:
                 first = await entering.first_process(status)
                 undoing.callback(_end, first)
                 keeper.hold(key, FIRST, first)
-                await self._set_up(key, prepared, first)
+                around = await self._set_up(key, prepared, pid_of(first))
                 await keeper.release(key)
                 outputs = [spawned.fds[name] for name in ("stdout", "pty") if name in spawned.fds]
                 command = await entering.executed(status, pid_of(first), prepared.command_lines, outputs)
@@ -125,57 +138,26 @@ class Confiner:
         status.close()
         if command >= 0:
             keeper.hold(key, COMMAND, command)
-        return self._take_in(process, spawned.pid, first, command)
+        return self.cells.take_in(process, spawned.pid, first, command, around)
 
-    async def _set_up(self, key: str, prepared: Prepared, first: int) -> None:
+    async def _set_up(self, key: str, prepared: Prepared, pid: int) -> Circumstances:
         """Set, while the command waits at its gate, what must hold before it runs."""
+        permissions = prepared.permissions
+        enforced = await limits.enforce(
+            pid,
+            word_of(key),
+            permissions.limits,
+            self.cells.cgroups,
+            os.geteuid(),
+            required=permissions.require_limits,
+        )
+        prepared.applied["limits_enforced"] = sorted(enforced.plan.enforced)
+        names = frozenset(enforced.plan.enforced)
+        return Circumstances(permissions, prepared.sight, names, enforced.cgroup)
 
-    def resume(self, process: ManagedProcess, spawned: SpawnedProcess) -> None:
-        """Take over the sandbox of a command that an earlier life of the backend has confined."""
-        if process.spec.sandbox is not None:
-            first, command = (spawned.fds.pop(name, -1) for name in (FIRST, COMMAND))
-            process.confine(self._take_in(process, spawned.pid, first, command))
 
-    async def see_out(self, process: ManagedProcess, end: End) -> None:
-        """Tell a process how the command in its sandbox has ended, where the keeper tells of the wrapper."""
-        confined = process.confinement
-        assert isinstance(confined, Confined)
-        process.exited(confined.status(end.status), end.rusage, end.ended_at)
-
-    def when_empty(self, process: ManagedProcess, then: Callable[[], None]) -> None:
-        """Call as soon as nothing is left in the process's sandbox, at once where it has none."""
-        if process.spec.key in self._living:
-            self._waiting[process.spec.key] = then
-            return
-        if isinstance(process.confinement, Confined):
-            process.confinement.close()
-        then()
-
-    def _take_in(self, process: ManagedProcess, wrapper: int, first: int, command: int) -> Confined:
-        key = process.spec.key
-        ended = partial(self._ended, key)
-        confined = Confined(wrapper, first, command, has_terminal=process.spec.tty, ended=ended)
-        if not confined.is_over:
-            self._living[key] = confined
-        return confined
-
-    def _ended(self, key: str, confined: Confined) -> None:
-        """Tidy up after the last process of a sandbox."""
-        del self._living[key]
-        if (then := self._waiting.pop(key, None)) is not None:
-            confined.close()
-            then()
-
-    def kill_all(self) -> None:
-        """End all that is in any sandbox at once."""
-        for confined in self._living.values():
-            confined.kill()
-
-    def close(self) -> None:
-        """Let go of all sandboxes, which go on; idempotent."""
-        self._waiting.clear()
-        while self._living:
-            self._living.popitem()[1].close()
+def _drop(found: tuple[View, Wrapper]) -> None:
+    found[0].close()
 
 
 def _end(first: int) -> None:

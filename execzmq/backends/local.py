@@ -184,7 +184,7 @@ class LocalBackend:
             process.release()
             process.log.close()
         self.readers.close()
-        self.confiner.close()
+        self.confiner.cells.close()
         await self._keeping.close(keeps=keeps)
         self.journal.close()
         self.scanner.close()
@@ -197,7 +197,7 @@ class LocalBackend:
         grace = self.settings.shutdown_grace if grace is None else grace
         ends = [self._end(process, asked_by, grace) for process in self._held()]
         await end_all(ends, grace, self._held)
-        self.confiner.kill_all()
+        self.confiner.cells.kill_all()
 
     async def _end(self, process: ManagedProcess, asked_by: str, grace: float) -> None:
         """End a process; a start that the keeper does not answer is given up."""
@@ -271,7 +271,7 @@ class LocalBackend:
     def released(self, process: ManagedProcess) -> None:
         """Let the keeper give up what it holds of the process."""
         self._discarding.discard(process)
-        self.confiner.when_empty(process, partial(self.recording.released, process))
+        self.confiner.cells.when_over(process, partial(self.recording.released, process))
 
     def degraded(self, process: ManagedProcess, error: OSError) -> None:
         """Go on in memory."""
@@ -334,7 +334,7 @@ class LocalBackend:
         elif process.confinement is None:
             process.exited(*end)
         else:
-            self.run_task(self.confiner.see_out(process, end))
+            self.run_task(self.confiner.cells.see_out(process, end))
 
     def _tidy(self) -> None:
         """Write the journal anew when most of it speaks of what is forgotten, or it lacks something."""

@@ -12,8 +12,12 @@ from collections.abc import Iterable
 
 from execzmq.keeper.client import KeeperClient
 from execzmq.keeper.handover import Orphan, ProcessExit
+from execzmq.process import tree
+from execzmq.process.census import Scope
 from execzmq.process.managed import ManagedProcess
+from execzmq.process.scan import TreeScanner
 from execzmq.process.segments import segment_size
+from execzmq.process.spec import ProcessSpec
 
 _AT_ONCE = 16
 """Logs that are written without looking at the loop in between."""
@@ -44,6 +48,11 @@ async def hand_over(keeper: KeeperClient, processes: Iterable[ManagedProcess]) -
             keeper.adopt(orphan_of(process))
             count += 1
     return count
+
+
+async def end_unreachable(spec: ProcessSpec, scanner: TreeScanner) -> None:
+    """End what may wait at its gate, or have passed it, without a keeper: the mark in its env tells it."""
+    await tree.kill(Scope(0, mark=spec.key.encode(), session_over=True), scanner)
 
 
 def orphan_of(process: ManagedProcess) -> Orphan:

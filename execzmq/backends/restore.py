@@ -121,6 +121,8 @@ def _restore_one(
         _adopt(backend, process, spawned, lacks_output)
     elif not process.life.is_over:
         _end_alone(process, _exit_left(backend, spec))
+        if spec.sandbox is not None and process.life is Life.FAILED:
+            backend.run_task(orphans.end_unreachable(spec, backend.scanner))
     process.disk.check()
 
 
@@ -228,7 +230,7 @@ def _adopt(
     backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProcess, lacks_output: bool
 ) -> None:
     """Go on with a command that the keeper has; of one that is over the rest is discarded."""
-    backend.confiner.resume(process, spawned)
+    backend.confiner.cells.resume(process, spawned)
     pumps, feeder = connect_streams(backend, process, spawned, adopted=True)
     process.resumed(spawned.pid, spawned.pidfd, spawned.started_at, pumps, feeder)
     if lacks_output:

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from execzmq.backends import orphans
 from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
 from execzmq.backends.prepared import Prepared
 from execzmq.backends.wiring import connect_streams
@@ -154,6 +155,9 @@ class Starter:
     def _failed(self, process: ManagedProcess, prepared: Prepared | None, reason: Exception) -> None:
         if prepared is not None:
             prepared.close()
+            if isinstance(reason, KeeperLost) and reason.was_asked:
+                backend = self._backend
+                backend.run_task(orphans.end_unreachable(process.spec, backend.scanner))
         self._early_ends.pop(process.spec.key, None)
         starting = self._starting.pop(process.process_id)
         error = reason if isinstance(reason, ExecZMQError) else spawn_error(reason)

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import fields
 from typing import Any
 
-from execzmq.sandbox.model import Network, Permissions, View
+from execzmq.sandbox.model import Access, Network, Permissions, View
+from execzmq.sandbox.sight import Sight
 from execzmq.types.params import Limits
 
 
@@ -56,6 +57,21 @@ def permissions_from(applied: dict[str, Any]) -> Permissions:
         limits=Limits(**applied["limits"]),
         allow_debug=applied["allow_debug"],
     )
+
+
+def sight_from(applied: dict[str, Any]) -> Sight:
+    """Return what a command sees, as far as that was told."""
+    shown = [(os.fsencode(path), "write") for path in applied["roots"]]
+    kept = [(os.path.join(root, name), "read") for root, _ in shown for name in _kept(applied)]
+    readable = [(path, "read") for path in _paths(applied["readable"])]
+    denied = [(path, "deny") for path in _paths(applied["denied"])]
+    places: list[tuple[bytes, Access]] = [*shown, *readable, *kept, *denied]  # type: ignore[list-item]
+    return Sight(applied["read"], tuple(sorted(places, key=lambda place: place[0].count(b"/"))))
+
+
+def _kept(applied: dict[str, Any]) -> tuple[bytes, ...]:
+    names = _paths(applied["protected"])
+    return (*names, b".git") if applied["protect_git"] == "all" else names
 
 
 def _texts(paths: Iterable[bytes]) -> list[str]:
