@@ -65,6 +65,9 @@ PURE = (
     "process/held.py",
     "process/retention.py",
     "sandbox/model.py",
+    "sandbox/layers.py",
+    "sandbox/mountinfo.py",
+    "sandbox/bwrap.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 

@@ -52,6 +52,10 @@ class Permissions:
         output_bytes: most of its output that is kept (its log budget); `None` = as for any process.
         require_limits: refuse to start where a limit cannot be enforced.
         allow_debug: let its processes trace each other.
+        env_policy: makes the variables, unless the client's own policy says how.
+        base_env_policy: applied first where the variables are the server's own and not the client's.
+        write_within: each of `writable`, resolved, must lie within one of these, resolved; `None` = anywhere.
+        read_within: the same of each of `readable`.
     """
 
     profile: str
@@ -68,6 +72,9 @@ class Permissions:
     require_limits: bool = False
     allow_debug: bool = False
     env_policy: EnvPolicy | None = None
+    base_env_policy: EnvPolicy | None = None
+    write_within: tuple[bytes, ...] | None = None
+    read_within: tuple[bytes, ...] | None = None
 
 
 class Mount(NamedTuple):
@@ -79,6 +86,7 @@ class Mount(NamedTuple):
         is_dir: whether it is a folder.
         fd: descriptor (`O_PATH`) of what is shown; -1 = nothing is shown: a cover, or a name kept missing.
         is_missing: the host has nothing of this name, and the mount leaves an empty folder there.
+        is_last: mounted after all others, so that nothing shows what it covers.
     """
 
     path: bytes
@@ -86,6 +94,7 @@ class Mount(NamedTuple):
     is_dir: bool
     fd: int = -1
     is_missing: bool = False
+    is_last: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +115,11 @@ class View:
         for mount in mounts:
             if mount.fd >= 0:
                 os.close(mount.fd)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Return the descriptors of what is shown, in the order of the mounts."""
+        return [mount.fd for mount in self.mounts if mount.fd >= 0]
 
     @property
     def placeholders(self) -> Iterable[bytes]:
