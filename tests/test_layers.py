@@ -66,12 +66,9 @@ PURE = (
     "process/retention.py",
     "sandbox/cgroup_plan.py",
     "sandbox/model.py",
-    "sandbox/hosts.py",
-    "sandbox/profiles.py",
-    "sandbox/profile_file.py",
-    "sandbox/access.py",
-    "sandbox/narrowing.py",
-    "sandbox/seccomp.py",
+    "sandbox/layers.py",
+    "sandbox/mountinfo.py",
+    "sandbox/bwrap.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 

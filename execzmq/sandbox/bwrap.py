@@ -204,7 +204,7 @@ def _adjusted(
 
 
 def _as_lang(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Take `LC_ALL` out of variables, for it wins over `LC_MESSAGES`; return what says the same of the rest."""
+    """Take `LC_ALL`, which wins over `LC_MESSAGES`, out of variables; return what does the same otherwise."""
     everything = env.pop(b"LC_ALL", b"")
     if not everything:
         return {}

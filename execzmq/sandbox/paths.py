@@ -6,6 +6,7 @@ contained by any view: a file in a root that has a second name (hard link) outsi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Collection, Iterable, Sequence
@@ -141,9 +142,8 @@ def _kept(permissions: Permissions, roots: Sequence[bytes], layers: Layers) -> l
     writable = [root for root in roots if layers.at(root) == "write"]
     names = [name for name in _protected_names(permissions) if name != repositories.GIT]
     kept = [clean(os.path.join(root, name)) for root in writable for name in names]
-    return kept + [
-        *repositories.kept_of(writable, permissions.protect_git, lambda p: layers.at(p) == "write")
-    ]
+    git = repositories.kept_of(writable, permissions.protect_git, lambda path: layers.at(path) == "write")
+    return [*kept, *git]
 
 
 def _keep(path: bytes, plan: _Plan, placeholders: Collection[bytes]) -> None:
@@ -166,21 +166,20 @@ def _opened(plan: _Plan) -> tuple[Mount, ...]:
     """Return the mounts with their descriptors, outer before inner, and the server's own last."""
     wanted = plan.layers.needed() | dict.fromkeys(plan.layers.pins(), "write")
     _check_number(wanted, plan)
-    mounts: list[Mount] = []
-    try:
-        for path in sorted(wanted, key=lambda path: (is_within(path, plan.server), depth(path), path)):
-            mounts.append(_mount(path, wanted[path], plan))
-    except BaseException:
-        View(tuple(mounts), ()).close()
-        raise
-    return tuple(mounts)
+    order = sorted(wanted, key=lambda path: (is_within(path, plan.server), depth(path), path))
+    with contextlib.ExitStack() as opened:
+        mounts = tuple(_mount(path, wanted[path], plan, opened) for path in order)
+        opened.pop_all()
+    return mounts
 
 
-def _mount(path: bytes, level: Access, plan: _Plan) -> Mount:
+def _mount(path: bytes, level: Access, plan: _Plan, opened: contextlib.ExitStack) -> Mount:
     is_missing = path in plan.missing
     is_dir = os.path.basename(path) != repositories.COMMON if is_missing else places.is_folder(path)
-    is_shown = level != "deny" and not is_missing
-    fd = places.open_path(path, is_dir=is_dir) if is_shown else -1
+    fd = -1
+    if level != "deny" and not is_missing:
+        fd = places.open_path(path, is_dir=is_dir)
+        opened.callback(os.close, fd)
     return Mount(path, level, is_dir, fd, is_missing, is_within(path, plan.server))
 
 

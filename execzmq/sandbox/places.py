@@ -61,7 +61,7 @@ def is_folder(path: bytes) -> bool:
 
 
 def is_left_behind(path: bytes) -> bool:
-    """Tell whether a path is what a sandbox leaves where a name was kept missing: an empty folder, or a file."""
+    """Tell whether a path is what a sandbox leaves of a missing name: an empty folder, or a file."""
     try:
         if stat.S_ISREG(os.lstat(path).st_mode):
             return True
