@@ -297,14 +297,14 @@ def test_unknown_profile_names_those_there_are() -> None:
 
 def test_hosts_alone_mean_the_proxy() -> None:
     """Who names hosts wants the proxy, and no other network has them."""
-    assert confined(SandboxIntent("read-only", allowed_hosts=("PyPI.org",))).network == Network(
-        "proxy", ("pypi.org",)
+    assert confined(SandboxIntent("read-only", allowed_hosts=("Index.Example",))).network == Network(
+        "proxy", ("index.example",)
     )
     with pytest.raises(InvalidRequest) as caught:
-        asked(SandboxIntent("read-only", network="host", allowed_hosts=("pypi.org",)))
+        asked(SandboxIntent("read-only", network="host", allowed_hosts=("index.example",)))
     assert caught.value.reason == "bad_network"
     with pytest.raises(InvalidRequest) as caught:
-        asked(SandboxIntent("read-only", allowed_hosts=("http://pypi.org",)))
+        asked(SandboxIntent("read-only", allowed_hosts=("http://index.example",)))
     assert caught.value.reason == "bad_host"
 
 

@@ -21,7 +21,7 @@ lift_denied = ["~/.npmrc"]
 protected = [".github"]
 lift_protected = [".idea"]
 protect_git = "hooks-config"
-allowed_hosts = ["PyPI.org:443", "*.pythonhosted.example"]
+allowed_hosts = ["Index.Example:443", "*.pythonhosted.example"]
 tmp = "512M"
 require_limits = true
 allow_debug = true
@@ -53,7 +53,7 @@ def test_fields_of_a_profile() -> None:
     assert b"/home/u/.npmrc" not in lab.denied
     assert {*lab.protected} == {*PROTECTED_NAMES, ".github"} - {".idea"}
     assert (lab.protect_git, lab.require_limits, lab.allow_debug) == ("hooks-config", True, True)
-    assert lab.network == Network("proxy", ("pypi.org:443", "*.pythonhosted.example"))
+    assert lab.network == Network("proxy", ("index.example:443", "*.pythonhosted.example"))
     assert (lab.tmp_bytes, lab.output_bytes) == (512 * MIB, MIB)
     assert lab.limits == Limits(memory=8 * GIB, cpu=3600)
     assert lab.env_policy.inherit == "all"
