@@ -15,6 +15,7 @@ from execzmq.errors import InvalidRequest
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\Z")
 _MOST_NAME = 253
+_REMEDY = "write NAME, NAME:PORT or *.NAME, in ASCII (xn--… for others), without a scheme"
 
 
 class HostPattern(NamedTuple):
@@ -108,7 +109,7 @@ def _split(text: str) -> tuple[str, int | None]:
     if not colon or text.endswith("]"):
         return text, None
     if not (digits.isascii() and digits.isdigit() and 1 <= int(digits[:6]) <= 65535):
-        raise _bad(text, "a port is 1 to 65535")
+        raise _bad(text)
     return host, int(digits)
 
 
@@ -120,7 +121,7 @@ def _checked(text: str, host: str, *, may_be_address: bool) -> str:
     # A name that ends in a number is an address in one of its odd forms (127.1, 0x7f.1) to some programs.
     is_name = all(map(_LABEL.match, labels)) and not re.match(r"(0x[0-9a-f]*|[0-9]+)\Z", labels[-1])
     if not is_name or len(name) > _MOST_NAME:
-        raise _bad(text, "write NAME, NAME:PORT or *.NAME, in ASCII (xn--… for others), without a scheme")
+        raise _bad(text)
     return name
 
 
@@ -131,6 +132,6 @@ def _address(text: str) -> str | None:
         return None
 
 
-def _bad(text: str, remedy: str) -> InvalidRequest:
+def _bad(text: str, remedy: str = _REMEDY) -> InvalidRequest:
     shown = text[:300]
     return InvalidRequest(f"{shown!r} is no pattern of hosts: {remedy}", reason="bad_host", host=shown)

@@ -57,12 +57,18 @@ class ProfileStore:
             return self._builtin
         except OSError as error:
             raise self._bad(f"it cannot be read ({error.strerror})") from None
-        with open(fd, "rb") as file:
-            status = os.fstat(fd)
-            identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-            if self._read is None or self._read[0] != identity:
-                self._check(status)
-                self._read = identity, self._parsed(file.read(_MOST_BYTES + 1))
+        try:
+            return self._of(fd)
+        finally:
+            os.close(fd)
+
+    def _of(self, fd: int) -> dict[str, PermissionProfile]:
+        status = os.fstat(fd)
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if self._read is None or self._read[0] != identity:
+            self._check(status)
+            with open(fd, "rb", closefd=False) as file:
+                self._read = identity, self._parsed(file.read(_MOST_BYTES))
         return self._read[1]
 
     def _parsed(self, data: bytes) -> dict[str, PermissionProfile]:

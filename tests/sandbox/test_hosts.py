@@ -18,8 +18,8 @@ PATTERNS = st.one_of(
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [
-        ("PyPI.org.", "pypi.org"),
-        ("pypi.org:443", "pypi.org:443"),
+        ("Index.Example.", "index.example"),
+        ("index.example:443", "index.example:443"),
         ("*.Example.com", "*.example.com"),
         ("127.0.0.1:80", "127.0.0.1:80"),
         ("2001:DB8::1", "2001:db8::1"),

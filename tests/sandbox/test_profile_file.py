@@ -1,0 +1,130 @@
+"""The TOML file of a user's own profiles: what its fields mean, and what is told of a wrong one."""
+
+import pytest
+
+from execzmq.errors import InvalidRequest
+from execzmq.sandbox.model import Network
+from execzmq.sandbox.profile_file import parse_profiles
+from execzmq.sandbox.profiles import PROTECTED_NAMES, PermissionProfile
+from execzmq.settings import GIB, MIB
+from execzmq.types.params import Limits
+
+WHOLE = """
+[lab]
+extends = "workspace-write"
+description = "trainings"
+readable = ["minimal", "~/data", "/opt/cuda"]
+writable = ["/scratch//lab"]
+workspaces = ["~/src"]
+denied = ["~/private"]
+lift_denied = ["~/.npmrc"]
+protected = [".github"]
+lift_protected = [".idea"]
+protect_git = "hooks-config"
+allowed_hosts = ["Index.Example:443", "*.pythonhosted.example"]
+tmp = "512M"
+require_limits = true
+allow_debug = true
+
+[lab.limits]
+memory = "8G"
+cpu = 3600
+output = "1M"
+
+[lab.env]
+inherit = "all"
+exclude = ["AWS_*"]
+set = { OMP_NUM_THREADS = "4" }
+"""
+
+
+def read(text: str) -> dict[str, PermissionProfile]:
+    return parse_profiles(text, b"/home/u", "profiles.toml")
+
+
+def test_fields_of_a_profile() -> None:
+    """Each field says what it says; lists of what is forbidden add to the inherited ones."""
+    lab = read(WHOLE)["lab"]
+    assert (lab.description, lab.read) == ("trainings", "minimal")
+    assert lab.readable == (b"/home/u/data", b"/opt/cuda")
+    assert (lab.writable, lab.workspaces) == ((b"/scratch/lab",), (b"/home/u/src",))
+    assert b"/home/u/private" in lab.denied
+    assert b"/home/u/.ssh" in lab.denied
+    assert b"/home/u/.npmrc" not in lab.denied
+    assert {*lab.protected} == {*PROTECTED_NAMES, ".github"} - {".idea"}
+    assert (lab.protect_git, lab.require_limits, lab.allow_debug) == ("hooks-config", True, True)
+    assert lab.network == Network("proxy", ("index.example:443", "*.pythonhosted.example"))
+    assert (lab.tmp_bytes, lab.output_bytes) == (512 * MIB, MIB)
+    assert lab.limits == Limits(memory=8 * GIB, cpu=3600)
+    assert lab.env_policy.inherit == "all"
+    assert {"AWS_*", "*TOKEN*"} <= {*lab.env_policy.exclude}
+    assert dict(lab.env_policy.set) == {b"TMPDIR": b"/tmp", b"OMP_NUM_THREADS": b"4"}
+
+
+def test_without_a_word_a_profile_is_read_only() -> None:
+    """What a table does not say is inherited, of read-only unless it says of which."""
+    profiles = read("[a]\n[b]\nextends = 'c'\n[c]\nextends = 'workspace-write'\nnetwork = 'internet'\n")
+    assert [*profiles] == ["read-only", "workspace-write", "full-access", "a", "b", "c"]
+    assert (profiles["a"].workspaces, profiles["a"].network.mode) == ((), "none")
+    assert (profiles["b"].workspaces, profiles["b"].network.mode) == ("any", "internet")
+    assert profiles["b"].description == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "read_mode", "readable"),
+    [
+        ('"host"', "host", ()),
+        ('"minimal"', "minimal", ()),
+        ('["/data"]', "minimal", (b"/data",)),
+        ('["host", "~/src/vendor"]', "host", (b"/home/u/src/vendor",)),
+    ],
+)
+def test_readable(value: str, read_mode: str, readable: tuple[bytes, ...]) -> None:
+    """A list of folders is read besides the system, or besides the host where it says so."""
+    profile = read(f"[a]\nreadable = {value}")["a"]
+    assert (profile.read, profile.readable) == (read_mode, readable)
+
+
+def test_another_network_has_no_hosts() -> None:
+    """Hosts that are inherited go with the network that they belong to."""
+    text = "[a]\nallowed_hosts = ['a.com']\n[b]\nextends = 'a'\nnetwork = 'none'\n[c]\nextends = 'a'\n"
+    profiles = read(text)
+    assert (profiles["b"].network, profiles["c"].network) == (Network(), Network("proxy", ("a.com",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[a]\nnetwrk = 'none'", r"\[a\] has no field 'netwrk': did you mean network\?"),
+        ("[a]\nzzz = 1", r"\[a\] has no field 'zzz': there are extends, "),
+        ("[a.limits]\nmemry = 1", r"\[a\] has no field 'limits.memry': did you mean memory\?"),
+        ("[a.limits]\nmemory = '1X'", r"\[a\] limits.memory: '1X' is no size: write bytes"),
+        ("[a.limits]\ncpu = -1", r"\[a\] limits.cpu: "),
+        ("[a]\ntmp = 1.5", r"\[a\] tmp: "),
+        ("[a]\nnetwork = 'lan'", r"\[a\] network: Input should be 'none', 'proxy', 'internet' or 'host'"),
+        ("[a]\nnetwork = 'host'\nallowed_hosts = []", r"\[a\] allowed_hosts: they need network = \"proxy\""),
+        ("[a]\nallowed_hosts = ['http://x']", r"\[a\] 'http://x' is no pattern of hosts: write NAME"),
+        ("[a]\nwritable = ['src']", r"\[a\] writable: 'src' is relative: give an absolute path"),
+        ("[a]\nwritable = ['/']", r"\[a\] writable: must be a folder below /"),
+        ("[a]\ndenied = ['/a\\u0000b']".replace("'", '"'), r"\[a\] denied: .* has a NUL in it"),
+        ("[a]\nreadable = ['~other']", r"\[a\] readable: '~other' is relative"),
+        ("[a]\nprotected = ['x/y']", r"\[a\] protected: 'x/y' is no name of a file"),
+        ("[a]\nprotected = ['.git']", r"\[a\] protected: .git has a field of its own: set protect_git"),
+        ("[a]\nlift_denied = ['~/x']", r"\[a\] lift_denied: nothing that it extends has '/home/u/x'"),
+        ("[a]\nlift_protected = ['x']", r"\[a\] lift_protected: nothing that it extends has 'x'"),
+        ("[a.env]\nset = { 'A=B' = 'x' }", r"\[a\] env.set: 'A=B' cannot be a variable"),
+        ("[a.env.set]\nA = 1", r"\[a\] env.set.A: Input should be a valid string"),
+        ("[a]\nextends = 'b'", r"\[a\] extends 'b', and there are only read-only, "),
+        ("[a]\nextends = 'full-access'", r"\[a\] cannot extend full-access, which confines nothing"),
+        ("[a]\nextends = 'b'\n[b]\nextends = 'a'", r"\[a\] extends itself: a extends b extends a"),
+        ("[read-only]\n", r"\[read-only\] is built in: take another name"),
+        ("['a b']\n", r"\[a b\]: a profile's name is 1 to 64 of"),
+        ("extends = 'read-only'", r"'extends' stands outside of a table: write it below \[NAME\]"),
+        ("[a", "it is not TOML: "),
+    ],
+)
+def test_wrong_file_is_told(text: str, told: str) -> None:
+    """What is wrong is told with the file, the profile, the field and what helps, in one line."""
+    with pytest.raises(InvalidRequest, match=rf"\Aprofiles.toml: {told}") as caught:
+        read(text)
+    assert (caught.value.reason, caught.value.file) == ("bad_profile_file", "profiles.toml")
