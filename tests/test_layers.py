@@ -64,7 +64,11 @@ PURE = (
     "process/index.py",
     "process/held.py",
     "process/retention.py",
+    "sandbox/addresses.py",
+    "sandbox/hosts.py",
     "sandbox/model.py",
+    "sandbox/requesting.py",
+    "sandbox/slirp.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 

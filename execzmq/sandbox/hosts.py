@@ -1,0 +1,139 @@
+"""Own how hosts are written: in a list of what a sandbox may reach, and in what it asks a proxy for. Pure.
+
+Names are compared as they go to the resolver: lower case, ASCII, without the dot at the end. What a resolver
+would take for an address although it is not written as one (`127.1`, `0x7f.1`, `2130706433`) is no name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+
+Address = IPv4Address | IPv6Address
+
+DEFAULT_PORTS = frozenset({80, 443})
+"""The ports of a pattern that names none."""
+
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_PORT = re.compile(r"[0-9]{1,5}")
+_MAX_NAME = 253
+
+
+@dataclass(slots=True, frozen=True)
+class Target:
+    """What is asked for: a name or an address, and a port."""
+
+    host: str | Address
+    port: int
+
+    def __str__(self) -> str:
+        return f"{written(self.host)}:{self.port}"
+
+
+@dataclass(slots=True, frozen=True)
+class HostPattern:
+    """What one entry of a list allows.
+
+    Args:
+        host: a name or an address.
+        port: that port only; `None` = 80 and 443.
+        below: every name below `host`, but not that itself.
+    """
+
+    host: str | Address
+    port: int | None = None
+    below: bool = False
+
+    def matches(self, target: Target) -> bool:
+        """Tell whether it allows a target."""
+        if target.port not in (DEFAULT_PORTS if self.port is None else (self.port,)):
+            return False
+        if self.below:
+            return isinstance(target.host, str) and target.host.endswith(f".{self.host}")
+        return target.host == self.host
+
+
+def parse_pattern(text: str) -> HostPattern:
+    """Read `NAME`, `NAME:PORT`, `*.NAME`, `*.NAME:PORT`; an address stands for a name, IPv6 in brackets.
+
+    Raises:
+        ValueError: it is none of these; one line says what to write.
+    """
+    host, port = _split(text)
+    below = host.startswith("*.")
+    found = parse_host(host.removeprefix("*.") if below else host)
+    if below and not isinstance(found, str):
+        raise ValueError(f"{text!r}: nothing is below an address: write a name after '*.'")
+    return HostPattern(found, port, below)
+
+
+def parse_target(text: str, port: int | None = None) -> Target:
+    """Read `HOST:PORT`; with a default port also `HOST`.
+
+    Raises:
+        ValueError: it is not that.
+    """
+    host, own = _split(text)
+    if own is None and port is None:
+        raise ValueError(f"{text!r} names no port")
+    return Target(parse_host(host), port if own is None else own)  # type: ignore[arg-type]  # not both None
+
+
+def parse_host(text: str) -> str | Address:
+    """Read a name or an address (IPv6 in brackets), in the one form in which it is compared.
+
+    Raises:
+        ValueError: it is neither, or an address in a form that hides it.
+    """
+    if text.startswith("[") and text.endswith("]"):
+        return _ipv6(text)
+    name = text.lower().removesuffix(".")
+    if not text.isascii():
+        raise ValueError(f"{text!r} is not ASCII: write the name as the resolver gets it (xn--…)")
+    labels = name.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        return _ipv4(text)
+    if len(name) > _MAX_NAME or not all(map(_LABEL.fullmatch, labels)):
+        raise ValueError(f"{text!r} is not a host: write NAME, NAME:PORT or *.NAME")
+    return name
+
+
+def first_match(patterns: Iterable[HostPattern], target: Target) -> HostPattern | None:
+    """Return the pattern that allows a target, one that names it in full before one that does not."""
+    matching = [pattern for pattern in patterns if pattern.matches(target)]
+    return min(matching, key=lambda pattern: pattern.below, default=None)
+
+
+def written(host: str | Address) -> str:
+    """Write a host as it stands in a list and in a URL."""
+    return f"[{host}]" if isinstance(host, IPv6Address) else str(host)
+
+
+def _split(text: str) -> tuple[str, int | None]:
+    """Take the port off; a colon inside of brackets is the address's."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        return text, None
+    if not _PORT.fullmatch(port) or not 0 < int(port) < 65_536:
+        raise ValueError(f"{text!r}: {port!r} is not a port (1 to 65535); IPv6 is written in brackets")
+    return host, int(port)
+
+
+def _ipv4(text: str) -> IPv4Address:
+    try:
+        return IPv4Address(text)
+    except AddressValueError:
+        raise ValueError(f"{text!r} is not a host: write an address as four decimal numbers") from None
+
+
+def _ipv6(text: str) -> IPv6Address:
+    try:
+        address = IPv6Address(text[1:-1])
+    except AddressValueError:
+        raise ValueError(f"{text!r} is not an IPv6 address in brackets") from None
+    if address.scope_id is not None:
+        raise ValueError(f"{text!r} has a zone: an address of one link only is never reached")
+    return address
