@@ -64,11 +64,11 @@ PURE = (
     "process/index.py",
     "process/held.py",
     "process/retention.py",
-    "sandbox/cgroup_plan.py",
+    "sandbox/addresses.py",
+    "sandbox/hosts.py",
     "sandbox/model.py",
-    "sandbox/layers.py",
-    "sandbox/mountinfo.py",
-    "sandbox/bwrap.py",
+    "sandbox/requesting.py",
+    "sandbox/slirp.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 

@@ -1,137 +1,139 @@
-"""Own the patterns that name the proxy's hosts: what one looks like, what it allows, what two share. Pure.
+"""Own how hosts are written: in a list of what a sandbox may reach, and in what it asks a proxy for. Pure.
 
-`NAME` is that name or address on every port, `NAME:PORT` on one port, `*.NAME` all names below it, but not
-`NAME` itself. Names are compared without regard to case; an IPv6 address with a port is `[ADDRESS]:PORT`.
+Names are compared as they go to the resolver: lower case, ASCII, without the dot at the end. What a resolver
+would take for an address although it is not written as one (`127.1`, `0x7f.1`, `2130706433`) is no name.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-from execzmq.errors import InvalidRequest
+Address = IPv4Address | IPv6Address
 
-_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\Z")
-_MOST_NAME = 253
-_REMEDY = "write NAME, NAME:PORT or *.NAME, in ASCII (xn--… for others), without a scheme"
+DEFAULT_PORTS = frozenset({80, 443})
+"""The ports of a pattern that names none."""
+
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_PORT = re.compile(r"[0-9]{1,5}")
+_MAX_NAME = 253
 
 
-class HostPattern(NamedTuple):
-    """One pattern, taken apart; `name` is in lower case and without a final dot.
+@dataclass(slots=True, frozen=True)
+class Target:
+    """What is asked for: a name or an address, and a port."""
 
-    Attributes:
-        is_wild: all names below `name` are meant.
-        port: the one port; `None` = every port.
-    """
-
-    name: str
-    is_wild: bool = False
-    port: int | None = None
+    host: str | Address
+    port: int
 
     def __str__(self) -> str:
-        if self.is_wild:
-            return f"*.{self.name}"
-        if self.port is None:
-            return self.name
-        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
-
-    def allows(self, host: str, port: int) -> bool:
-        """Tell whether a name or address, as a client of the proxy gives it, may be reached on that port."""
-        name = canonical(host)
-        if self.is_wild:
-            return name.endswith(f".{self.name}")
-        return name == self.name and self.port in (None, port)
-
-    def shared(self, other: HostPattern) -> HostPattern | None:
-        """Return the pattern of what both allow, `None` where that is nothing."""
-        if other.is_wild and not self.is_wild:
-            return other.shared(self)
-        if self.is_wild:
-            if other.name.endswith(f".{self.name}") or other == self:
-                return other
-            return self if other.is_wild and self.name.endswith(f".{other.name}") else None
-        if self.name != other.name or (None not in (self.port, other.port) and self.port != other.port):
-            return None
-        return self if other.port is None else other
+        return f"{written(self.host)}:{self.port}"
 
 
-def canonical(host: str) -> str:
-    """Return a name or address in the form in which two are compared."""
-    name = host.lower().removesuffix(".")
-    if name.startswith("[") and name.endswith("]"):
-        name = name[1:-1]
-    address = _address(name)
-    return name if address is None else address
+@dataclass(slots=True, frozen=True)
+class HostPattern:
+    """What one entry of a list allows.
+
+    Args:
+        host: a name or an address.
+        port: that port only; `None` = 80 and 443.
+        below: every name below `host`, but not that itself.
+    """
+
+    host: str | Address
+    port: int | None = None
+    below: bool = False
+
+    def matches(self, target: Target) -> bool:
+        """Tell whether it allows a target."""
+        if target.port not in (DEFAULT_PORTS if self.port is None else (self.port,)):
+            return False
+        if self.below:
+            return isinstance(target.host, str) and target.host.endswith(f".{self.host}")
+        return target.host == self.host
 
 
-def parse_host(text: str) -> HostPattern:
-    """Return the pattern that a text is.
+def parse_pattern(text: str) -> HostPattern:
+    """Read `NAME`, `NAME:PORT`, `*.NAME`, `*.NAME:PORT`; an address stands for a name, IPv6 in brackets.
 
     Raises:
-        InvalidRequest: it is none; reason `bad_host`.
+        ValueError: it is none of these; one line says what to write.
     """
-    rest, port = _split(text)
-    if rest.startswith("*."):
-        if port is not None:
-            raise _bad(text, "*.NAME has no port; name its hosts one by one")
-        return HostPattern(_checked(text, rest[2:], may_be_address=False), is_wild=True)
-    return HostPattern(_checked(text, rest, may_be_address=True), port=port)
+    host, port = _split(text)
+    below = host.startswith("*.")
+    found = parse_host(host.removeprefix("*.") if below else host)
+    if below and not isinstance(found, str):
+        raise ValueError(f"{text!r}: nothing is below an address: write a name after '*.'")
+    return HostPattern(found, port, below)
 
 
-def checked_hosts(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return patterns in their canonical form, each once.
+def parse_target(text: str, port: int | None = None) -> Target:
+    """Read `HOST:PORT`; with a default port also `HOST`.
 
     Raises:
-        InvalidRequest: one is none; reason `bad_host`.
+        ValueError: it is not that.
     """
-    return tuple(dict.fromkeys(str(parse_host(text)) for text in texts))
+    host, own = _split(text)
+    if own is None and port is None:
+        raise ValueError(f"{text!r} names no port")
+    return Target(parse_host(host), port if own is None else own)  # type: ignore[arg-type]  # not both None
 
 
-def shared_hosts(left: Iterable[str], right: Iterable[str]) -> tuple[str, ...]:
-    """Return patterns that together allow what both lists allow."""
-    ours, theirs = [parse_host(text) for text in left], [parse_host(text) for text in right]
-    pairs = (one.shared(other) for one in ours for other in theirs)
-    return tuple(dict.fromkeys(str(pattern) for pattern in pairs if pattern is not None))
+def parse_host(text: str) -> str | Address:
+    """Read a name or an address (IPv6 in brackets), in the one form in which it is compared.
 
-
-def is_allowed(patterns: Iterable[str], host: str, port: int) -> bool:
-    """Tell whether one of the patterns allows that name or address on that port."""
-    return any(parse_host(text).allows(host, port) for text in patterns)
-
-
-def _split(text: str) -> tuple[str, int | None]:
-    """Return the host of a pattern and its port, if it has one."""
-    if _address(text.lower()) is not None:
-        return text, None
-    host, colon, digits = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        return text, None
-    if not (digits.isascii() and digits.isdigit() and 1 <= int(digits[:6]) <= 65535):
-        raise _bad(text)
-    return host, int(digits)
-
-
-def _checked(text: str, host: str, *, may_be_address: bool) -> str:
-    name = canonical(host)
-    if _address(name) is not None and may_be_address:
-        return name
+    Raises:
+        ValueError: it is neither, or an address in a form that hides it.
+    """
+    if text.startswith("[") and text.endswith("]"):
+        return _ipv6(text)
+    name = text.lower().removesuffix(".")
+    if not text.isascii():
+        raise ValueError(f"{text!r} is not ASCII: write the name as the resolver gets it (xn--…)")
     labels = name.split(".")
-    # A name that ends in a number is an address in one of its odd forms (127.1, 0x7f.1) to some programs.
-    is_name = all(map(_LABEL.match, labels)) and not re.match(r"(0x[0-9a-f]*|[0-9]+)\Z", labels[-1])
-    if not is_name or len(name) > _MOST_NAME:
-        raise _bad(text)
+    if _NUMBER.fullmatch(labels[-1]):
+        return _ipv4(text)
+    if len(name) > _MAX_NAME or not all(map(_LABEL.fullmatch, labels)):
+        raise ValueError(f"{text!r} is not a host: write NAME, NAME:PORT or *.NAME")
     return name
 
 
-def _address(text: str) -> str | None:
+def first_match(patterns: Iterable[HostPattern], target: Target) -> HostPattern | None:
+    """Return the pattern that allows a target, one that names it in full before one that does not."""
+    matching = [pattern for pattern in patterns if pattern.matches(target)]
+    return min(matching, key=lambda pattern: pattern.below, default=None)
+
+
+def written(host: str | Address) -> str:
+    """Write a host as it stands in a list and in a URL."""
+    return f"[{host}]" if isinstance(host, IPv6Address) else str(host)
+
+
+def _split(text: str) -> tuple[str, int | None]:
+    """Take the port off; a colon inside of brackets is the address's."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        return text, None
+    if not _PORT.fullmatch(port) or not 0 < int(port) < 65_536:
+        raise ValueError(f"{text!r}: {port!r} is not a port (1 to 65535); IPv6 is written in brackets")
+    return host, int(port)
+
+
+def _ipv4(text: str) -> IPv4Address:
     try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        return None
+        return IPv4Address(text)
+    except AddressValueError:
+        raise ValueError(f"{text!r} is not a host: write an address as four decimal numbers") from None
 
 
-def _bad(text: str, remedy: str = _REMEDY) -> InvalidRequest:
-    shown = text[:300]
-    return InvalidRequest(f"{shown!r} is no pattern of hosts: {remedy}", reason="bad_host", host=shown)
+def _ipv6(text: str) -> IPv6Address:
+    try:
+        address = IPv6Address(text[1:-1])
+    except AddressValueError:
+        raise ValueError(f"{text!r} is not an IPv6 address in brackets") from None
+    if address.scope_id is not None:
+        raise ValueError(f"{text!r} has a zone: an address of one link only is never reached")
+    return address
