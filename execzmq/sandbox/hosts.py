@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
+
+from execzmq.errors import InvalidRequest
 
 Address = IPv4Address | IPv6Address
 
@@ -20,6 +22,8 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(r"[0-9]{1,5}")
 _MAX_NAME = 253
+_MAX_SHOWN, _MAX_WORDS = 300, 500
+"""Characters of a wrong pattern, and of what is said of it."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -54,6 +58,58 @@ class HostPattern:
         if self.below:
             return isinstance(target.host, str) and target.host.endswith(f".{self.host}")
         return target.host == self.host
+
+    def shared(self, other: HostPattern) -> HostPattern | None:
+        """Return the pattern of what both allow, `None` where that is nothing."""
+        inner, outer = (other, self) if self.below else (self, other)
+        if outer.below and inner.below and not _is_within(inner, outer):
+            inner, outer = outer, inner
+        port = _shared_port(inner.port, outer.port)
+        if port == 0 or not (_is_within(inner, outer) if outer.below else inner.host == outer.host):
+            return None
+        return replace(inner, port=port)
+
+    def __str__(self) -> str:
+        port = "" if self.port is None else f":{self.port}"
+        return f"{'*.' if self.below else ''}{written(self.host)}{port}"
+
+
+def _is_within(inner: HostPattern, outer: HostPattern) -> bool:
+    """Tell whether what a pattern names is below the name of another; `*.NAME` is within itself."""
+    if not isinstance(inner.host, str):
+        return False
+    return inner.host.endswith(f".{outer.host}") or (inner.below and inner.host == outer.host)
+
+
+def _shared_port(one: int | None, other: int | None) -> int | None:
+    """Return the port that both allow, `None` for the ports of both that name none, 0 for nothing."""
+    if one is None or other is None:
+        named = one or other
+        return named if named is None or named in DEFAULT_PORTS else 0
+    return one if one == other else 0
+
+
+def checked_hosts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return patterns in the form in which they are compared, each once.
+
+    Raises:
+        InvalidRequest: one is none; reason `bad_host`.
+    """
+    found: dict[str, None] = {}
+    for text in texts:
+        try:
+            found[str(parse_pattern(text))] = None
+        except ValueError as error:
+            words = f"no pattern of hosts: {error}"[:_MAX_WORDS]
+            raise InvalidRequest(words, reason="bad_host", host=text[:_MAX_SHOWN]) from None
+    return tuple(found)
+
+
+def shared_hosts(left: Iterable[str], right: Iterable[str]) -> tuple[str, ...]:
+    """Return patterns that together allow what both lists allow."""
+    ours, theirs = [parse_pattern(text) for text in left], [parse_pattern(text) for text in right]
+    pairs = (one.shared(other) for one in ours for other in theirs)
+    return tuple(dict.fromkeys(str(pattern) for pattern in pairs if pattern is not None))
 
 
 def parse_pattern(text: str) -> HostPattern:

@@ -240,7 +240,10 @@ def main(user: User) -> None:
     cases = [case for case in load() if case.is_for(user)]
     missing = sorted({case.needs for case in cases if case.needs and not shutil.which(case.needs, path=PATH)})
     cases = [case for case in cases if case.needs not in missing]
-    with tempfile.TemporaryDirectory(prefix="xz-", dir="/tmp", ignore_cleanup_errors=True) as name, _ports() as ports:
+    with (
+        tempfile.TemporaryDirectory(prefix="xz-", dir="/tmp", ignore_cleanup_errors=True) as name,
+        _ports() as ports,
+    ):
         base = Path(name)
         base.chmod(0o755)
         template = _template(base)
@@ -258,8 +261,15 @@ def main(user: User) -> None:
                 _lose_rights(uid)
                 with ThreadPoolExecutor(AT_ONCE) as pool:
                     path = Path(hosttmp.name)
-                    told = list(pool.map(lambda pair: _one(pair[0], pair[1], ports, path), zip(cases, worlds, strict=True)))
-                results = [{"run": c.run, "part": c.part, "is_denied": c.is_denied_to(user), **t} for c, t in zip(cases, told, strict=True)]
+                    told = list(
+                        pool.map(
+                            lambda pair: _one(pair[0], pair[1], ports, path), zip(cases, worlds, strict=True)
+                        )
+                    )
+                results = [
+                    {"run": c.run, "part": c.part, "is_denied": c.is_denied_to(user), **t}
+                    for c, t in zip(cases, told, strict=True)
+                ]
                 json.dump({"missing": missing, "results": results}, sys.stdout)
                 sys.stdout.flush()
                 os._exit(0)

@@ -1,19 +1,23 @@
 """Hosts as they are listed and asked for: one form of each name, and none that hides an address."""
 
+from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from execzmq.errors import InvalidRequest
 from execzmq.sandbox.hosts import (
     Address,
     HostPattern,
     Target,
+    checked_hosts,
     first_match,
     parse_host,
     parse_pattern,
     parse_target,
+    shared_hosts,
     written,
 )
 
@@ -23,15 +27,14 @@ NAMES = st.from_regex(
 HOSTS: st.SearchStrategy[str | Address] = st.one_of(NAMES, st.ip_addresses())
 PORTS = st.integers(1, 65_535)
 
-LIKE_ADDRESSES = """127.1 127.0.1 0x7f.1 0x7f000001 0x 2130706433 017700000001 0177.0.0.1 0 127.0.0.01 127.0.0.1.
-1.2.3.4.5 256.1.1.1 a.1 a.0x1 127.0.0.0x1 \uff11\uff12\uff17.0.0.1 127\u30020\u30020\u30021""".split()
+LIKE_ADDRESSES = """127.1 127.0.1 0x7f.1 0x7f000001 0x 2130706433 017700000001 0177.0.0.1 0 127.0.0.01
+127.0.0.1. 1.2.3.4.5 256.1.1.1 a.1 a.0x1 127.0.0.0x1 \uff11\uff12\uff17.0.0.1 127\u30020\u30020\u30021"""
 """What resolvers take for an address, some of them for one of this machine."""
-NO_HOSTS = [
-    *". .. a..b .a -a a- * *. a.* *a.b *.*.a *.127.0.0.1 *.[::1] a/b a@b a%41 http://a \u212a.com".split(),
-    *("", "a b", "a\n", "a\0", "a" * 64, "a." * 127 + "aa", "ex\u00e4mple.com"),
-]
-NO_PORTS = [*"a: a:0 a:65536 a:-1 a:+1 a:1:2 a:http a:\u0661 ::1 fe80::1".split(), "a: 80"]
-NO_BRACKETS = "[ [] [::1 ::1] [1.2.3.4] [fe80::1%eth0] [::1]x [::1]: [a]".split()
+NO_HOSTS = ". .. a..b .a -a a- * *. a.* *a.b *.*.a *.127.0.0.1 *.[::1] a/b a@b a%41 http://a \u212a.com"
+ODD_HOSTS = ["", "a b", "a\n", "a\0", "a" * 64, "a." * 127 + "aa", "ex\u00e4mple.com"]
+NO_PORTS = "a: a:0 a:65536 a:-1 a:+1 a:1:2 a:http a:\u0661 ::1 fe80::1"
+NO_BRACKETS = "[ [] [::1 ::1] [1.2.3.4] [fe80::1%eth0] [::1]x [::1]: [a]"
+REFUSED = f"{LIKE_ADDRESSES} {NO_HOSTS} {NO_PORTS} {NO_BRACKETS}"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +58,7 @@ def test_pattern_has_one_form(text: str, pattern: HostPattern) -> None:
     assert parse_pattern(text) == pattern
 
 
-@pytest.mark.parametrize("text", [*LIKE_ADDRESSES, *NO_HOSTS, *NO_PORTS, *NO_BRACKETS])
+@pytest.mark.parametrize("text", [*REFUSED.split(), *ODD_HOSTS])
 def test_what_is_no_host_is_refused(text: str) -> None:
     """Whatever is not plainly a name or an address is an error with one line."""
     with pytest.raises(ValueError, match=r"\A[^\n]+\Z"):
@@ -124,3 +127,40 @@ def test_any_text_is_a_host_or_an_error(text: str) -> None:
     except ValueError:
         return
     assert written(pattern.host).isascii()
+
+
+PATTERN_PORTS = st.sampled_from([None, 80, 443, 22])
+FEW_NAMES = st.lists(st.sampled_from(["a", "b", "com"]), min_size=1, max_size=3).map(".".join)
+LISTED = st.builds(HostPattern, FEW_NAMES, PATTERN_PORTS, st.booleans()).map(str)
+
+
+@given(
+    st.lists(LISTED, max_size=4),
+    st.lists(LISTED, max_size=4),
+    FEW_NAMES,
+    st.sampled_from([80, 443, 22, 8080]),
+)
+def test_shared_is_what_both_allow(left: list[str], right: list[str], host: str, port: int) -> None:
+    """What two lists share allows a host exactly where each of them does."""
+    target = Target(host, port)
+
+    def allows(texts: Iterable[str]) -> bool:
+        return first_match(map(parse_pattern, texts), target) is not None
+
+    assert allows(shared_hosts(left, right)) is (allows(left) and allows(right))
+
+
+@given(LISTED)
+def test_pattern_of_a_list_has_one_form(text: str) -> None:
+    """However it is written, a pattern is kept in one form, which is read as itself."""
+    assert checked_hosts([text.upper(), text]) == (text,)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "*", "https://a.com", "a.com/x", "user@a.com", "a.com:0", "127.1", "é.fr"]
+)
+def test_what_is_no_pattern_is_refused(text: str) -> None:
+    """A text that could mean something else, or nothing, is refused by name."""
+    with pytest.raises(InvalidRequest, match="no pattern of hosts") as caught:
+        checked_hosts([text])
+    assert caught.value.details["reason"] == "bad_host"

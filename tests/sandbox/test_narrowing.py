@@ -1,5 +1,6 @@
 """What a command may do is what its profile, the client and the server's ceiling all allow."""
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any, get_args
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from execzmq.errors import InvalidRequest, PermissionRefused
 from execzmq.sandbox.access import Level, Reach, bounds_of
-from execzmq.sandbox.hosts import is_allowed
+from execzmq.sandbox.hosts import Target, first_match, parse_pattern
 from execzmq.sandbox.model import Network, Permissions, ProtectGit, Readable
 from execzmq.sandbox.narrowing import MOST_ROOTS, Place, narrower_network, permissions_for
 from execzmq.sandbox.profiles import PermissionProfile, builtin_profiles, is_within
@@ -143,6 +144,10 @@ def test_no_wish_widens_what_the_server_allows(
 
 def is_no_more(value: int | None, most: int | None) -> bool:
     return most is None or (value is not None and value <= most)
+
+
+def is_allowed(hosts: Iterable[str], host: str, port: int) -> bool:
+    return first_match(map(parse_pattern, hosts), Target(host, port)) is not None
 
 
 def reaches_no_more(network: Network, most: Network) -> bool:
