@@ -21,7 +21,6 @@ from execzmq.errors import (
     NotATerminal,
     ProcessNotFound,
     ProcessNotRunning,
-    SandboxUnavailable,
     StdinClosed,
     WorkingDirectoryMissing,
 )
@@ -183,11 +182,25 @@ async def longest_words(backend: ExecBackend) -> None:
 
 
 @check
-async def sandbox_is_refused(backend: ExecBackend) -> None:
-    """A profile that cannot be enforced is refused, never left out."""
-    with pytest.raises(SandboxUnavailable):
-        await backend.start(shell("true", sandbox=SandboxIntent("read-only")))
-    await run(backend, shell("true", sandbox=SandboxIntent("full-access")))
+async def sandbox_confines(backend: ExecBackend) -> None:
+    """A profile is applied and told; one that there is not is refused, never left out."""
+    with pytest.raises(InvalidRequest):
+        await backend.start(shell("true", sandbox=SandboxIntent("nosuch")))
+    handle = await backend.start(shell("echo >/etc/escaped", sandbox=SandboxIntent("read-only"), cwd=b"/"))
+    result = end_of(await all_events(handle))
+    assert (result.cause, result.confidence, result.exit_code) == ("sandbox_denied", "high", 2)
+    applied = (await handle.info()).sandbox
+    assert applied is not None
+    assert (applied["profile"], applied["network"]["mode"]) == ("read-only", "none")
+    assert "escaped" not in os.listdir("/etc")
+
+
+@check
+async def full_access_is_no_sandbox(backend: ExecBackend) -> None:
+    """The profile that confines nothing is like none."""
+    handle = await backend.start(shell("true", sandbox=SandboxIntent("full-access")))
+    end_of(await all_events(handle))
+    assert (await handle.info()).sandbox is None
 
 
 @check

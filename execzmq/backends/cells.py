@@ -81,7 +81,7 @@ class Cells:
                 f"the wrapper's exit code {(end.status or 0) >> 8} stands for a signal, or is the command's"
             )
             verdict = verdict._replace(evidence=(*verdict.evidence, words))
-        process.exited(status, end.rusage, end.ended_at, verdict)
+        process.exited(end._replace(status=status), verdict)
 
     def _left(self, key: str, around: Circumstances) -> Cgroup | None:
         """Return the control group that an earlier life has made, if there is one."""

@@ -318,21 +318,14 @@ class LocalBackend:
 
     def _exited(self, key: str, status: int | None, rusage: dict[str, float]) -> None:
         if (process := self.table.get_by_key(key)) is not None:
-            self.exited(process, status, rusage)
+            self.exited(process, End(status, rusage, self.clock()))
 
-    def exited(
-        self,
-        process: ManagedProcess,
-        status: int | None,
-        rusage: dict[str, float],
-        ended_at: float | None = None,
-    ) -> None:
+    def exited(self, process: ManagedProcess, end: End) -> None:
         """Take the end of a command; that of one which is being started, or in a sandbox, is told later."""
-        end = End(status, rusage, self.clock() if ended_at is None else ended_at)
         if process.life is Life.STARTING:
             self._starter.ended_early(process, end)
         elif process.confinement is None:
-            process.exited(*end)
+            process.exited(end)
         else:
             self.run_task(self.confiner.cells.see_out(process, end))
 

@@ -16,6 +16,7 @@ from execzmq.backends.unknown import spec_from_keeper
 from execzmq.backends.wiring import connect_streams
 from execzmq.keeper.handover import ProcessExit, SpawnedProcess, exit_from
 from execzmq.process import payloads
+from execzmq.process.ending import End
 from execzmq.process.index import LAST_KINDS, Kind
 from execzmq.process.journal import without_forgotten
 from execzmq.process.lifecycle import Life
@@ -241,7 +242,7 @@ def _adopt(
         # What a terminal has in its pipe no event announces.
         process.streams.drain()
     if spawned.exit is not None:
-        backend.exited(process, spawned.exit.status, spawned.exit.rusage, spawned.exit.ended_at)
+        backend.exited(process, _end_of(spawned.exit))
     if spawned.keeper != backend.keeper.pid:  # it died while it handed over
         backend.run_task(orphans.hand_over(backend.keeper, [process]))
 
@@ -253,7 +254,7 @@ def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
     """
     process.ending.started_at = process.ending.started_at or process.spec.requested_at
     if end is not None:
-        process.ended_unseen(end.status, end.rusage, end.ended_at)
+        process.ended_unseen(_end_of(end))
         process.scope.session_over = True  # jobs of it may live, known by the mark in their env
     elif process.log.last_seq == 0:
         words = "the server ended before it was started"
@@ -263,6 +264,10 @@ def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
             process.recall(Life.RUNNING, None)
         process.lost()
         _keep_findable(process)
+
+
+def _end_of(told: ProcessExit) -> End:
+    return End(told.status, told.rusage, told.ended_at)
 
 
 def _keep_findable(process: ManagedProcess) -> None:

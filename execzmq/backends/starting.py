@@ -150,7 +150,7 @@ class Starter:
         process.started(spawned.pid, spawned.pidfd, pumps, feeder)
         self._starting.pop(process.process_id).succeed(None)
         if (end := self._early_ends.pop(process.spec.key, None)) is not None:
-            self._backend.exited(process, *end)
+            self._backend.exited(process, end)
 
     def _failed(self, process: ManagedProcess, prepared: Prepared | None, reason: Exception) -> None:
         if prepared is not None:

@@ -45,6 +45,11 @@ class Ending:
         if self.cause is None:
             self.cause, self.asked_by = cause, asked_by
 
+    def take(self, end: End, verdict: Verdict | None) -> None:
+        """Note the end of the command."""
+        self.status, self.rusage, self.ended_at = end
+        self.verdict = verdict or self.verdict
+
     def resume(self, told: ExitResult) -> None:
         """Go on from what an earlier life has told of the end."""
         self.started_at, self.ended_at = told.started_at, told.ended_at

@@ -17,7 +17,8 @@ from execzmq.process.backlog import Backlog
 from execzmq.process.census import Scope, StreamId
 from execzmq.process.confinement import Confinement, Leader, Verdict
 from execzmq.process.degraded import DiskTrouble
-from execzmq.process.ending import Ending
+from execzmq.process.describing import info_of
+from execzmq.process.ending import End, Ending
 from execzmq.process.feeder import StdinFeeder
 from execzmq.process.index import Kind, Record
 from execzmq.process.lifecycle import Action, Fact, Life
@@ -112,26 +113,7 @@ class ManagedProcess:
 
     def info(self) -> ProcessInfo:
         """Describe the process as it is now."""
-        spec, life = self.spec, self.life
-        return ProcessInfo(
-            process_id=spec.process_id,
-            name=spec.name,
-            instance=self.instance,
-            argv=spec.argv,
-            cwd=spec.cwd,
-            state=life.public,
-            pid=self.pid,
-            started_at=self.ending.started_at,
-            exited=life.has_exited,
-            closed=life.is_over,
-            result=self.result,
-            last_seq=self.log.last_seq,
-            output_bytes=dict(self.log.ends),
-            tty=spec.tty,
-            keyboard=self.keyboard,
-            failure=self.failure,
-            sandbox=spec.sandbox,
-        )
+        return info_of(self)
 
     @property
     def leader(self) -> Leader:
@@ -204,25 +186,11 @@ class ManagedProcess:
         self.ending.ended_at = self._clock()
         self._take(Fact.SPAWN_FAILED)
 
-    def exited(
-        self,
-        status: int | None,
-        rusage: dict[str, float],
-        ended_at: float | None = None,
-        verdict: Verdict | None = None,
-    ) -> None:
-        """Record the end of the command itself.
-
-        Args:
-            status: as `wait4` tells it, `None` if nobody knows.
-            ended_at: Unix seconds, `None` = now.
-            verdict: what part its sandbox had in it; `None` = none.
-        """
+    def exited(self, end: End, verdict: Verdict | None = None) -> None:
+        """Record the end of the command itself, and what part its sandbox had in it (`None` = none)."""
         if self.life.has_exited:
             return
-        self.ending.status, self.ending.rusage = status, rusage
-        self.ending.ended_at = self._clock() if ended_at is None else ended_at
-        self.ending.verdict = verdict or self.ending.verdict
+        self.ending.take(end, verdict)
         self.streams.drain()
         if self.feeder is not None:
             self.feeder.give_up()
@@ -231,11 +199,11 @@ class ManagedProcess:
             self.log.persist()
             self.disk.check()
 
-    def ended_unseen(self, status: int | None, rusage: dict[str, float], ended_at: float) -> None:
+    def ended_unseen(self, end: End) -> None:
         """Record the end of a command that ended, and its streams with it, while nobody was there."""
         if self.life is Life.STARTING:
             self.life = Life.RUNNING
-        self.exited(status, rusage, ended_at)
+        self.exited(end)
         self._take(Fact.STREAMS_ENDED)
 
     def lost(self) -> None:

@@ -13,7 +13,6 @@ from execzmq.errors import (
     ExecZMQError,
     InvalidRequest,
     NotExecutable,
-    SandboxUnavailable,
     ServerLost,
     SpawnFailed,
     WorkingDirectoryMissing,
@@ -22,7 +21,7 @@ from execzmq.keeper.client import KeeperLost
 from execzmq.keeper.diagnose import explain
 from execzmq.keeper.launch import Launch, SpawnError, Tty
 from execzmq.process.spec import spec_of
-from execzmq.types.params import EnvPolicy, ExecParams, Limits, SandboxIntent, TtySize
+from execzmq.types.params import EnvPolicy, ExecParams, Limits, TtySize
 
 BASE = {b"PATH": b"/bin", b"HOME": b"/h"}
 
@@ -82,10 +81,8 @@ def test_stdin_data() -> None:
 
 
 def test_refused_before_anything_is_begun() -> None:
-    """A profile that cannot be enforced, and data for a terminal, are refused."""
-    check_params(ExecParams(argv=(b"x",), sandbox=SandboxIntent("full-access")))
-    with pytest.raises(SandboxUnavailable):
-        check_params(ExecParams(argv=(b"x",), sandbox=SandboxIntent("read-only")))
+    """Data for a terminal is refused."""
+    check_params(ExecParams(argv=(b"x",)))
     with pytest.raises(InvalidRequest):
         check_params(ExecParams(argv=(b"x",), tty=True, stdin="data", stdin_data=b"x"))
 

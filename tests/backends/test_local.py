@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from execzmq.backends import closing, keeping, local
+from execzmq.backends import closing, keeping, starting
 from execzmq.backends.local import LocalBackend
 from execzmq.backends.local_process import LocalProcess
 from execzmq.errors import (
@@ -171,7 +171,7 @@ async def test_a_command_whose_streams_cannot_be_taken_is_ended(monkeypatch: pyt
     backend = await LocalBackend.open_private()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(local, "connect_streams", refuse)
+            patch.setattr(starting, "connect_streams", refuse)
             async with deadline(10):
                 with pytest.raises(SpawnFailed, match="Too many open files"):
                     await backend.start(words("sleep", "60", process_id="p"))

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from execzmq.process.ending import End
 from execzmq.process.index import Record
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
@@ -108,4 +109,4 @@ def end(process: ManagedProcess, writers: dict[Stream, int], status: int | None 
     for writer in writers.values():
         os.close(writer)
     writers.clear()
-    process.exited(status, {})
+    process.exited(End(status, {}, process._clock()))

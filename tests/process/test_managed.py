@@ -10,6 +10,7 @@ import pytest
 
 from execzmq.errors import Conflict, InvalidState, NotATerminal, ProcessNotRunning
 from execzmq.process import guards
+from execzmq.process.ending import End
 from execzmq.process.lifecycle import Life
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.readers import Readers
@@ -38,7 +39,7 @@ async def test_a_whole_life(short_tmp: Path) -> None:
     assert (notes.ends, notes.releases) == (1, 1)
     assert process.scope.pidfd is None
     process.release()
-    process.exited(0, {})
+    process.exited(End(0, {}, process._clock()))
     process.lost()
     assert (notes.ends, notes.releases, len(notes.events)) == (1, 1, 4)
 
@@ -48,7 +49,7 @@ async def test_end_of_streams_after_the_exit(short_tmp: Path) -> None:
     notes = Notes()
     process = make_process(short_tmp, notes)
     writers = start(process)
-    process.exited(0, {})
+    process.exited(End(0, {}, process._clock()))
     assert process.life is Life.EXITED
     async with deadline(5):
         for writer in writers.values():
@@ -75,7 +76,7 @@ async def test_drain_limit_discards(short_tmp: Path) -> None:
     notes = Notes()
     process = make_process(short_tmp, notes, drain_limit=0.0)
     writers = start(process)
-    process.exited(0, {})
+    process.exited(End(0, {}, process._clock()))
     await until(process, lambda: process.is_discarding)
     assert (notes.ends, notes.releases) == (1, 0)
     os.write(writers["stdout"], b"x" * 5000)
@@ -126,7 +127,7 @@ async def test_a_step_of_the_clock_moves_no_time_limit(short_tmp: Path, step: fl
         while not notes.strikes:
             await process.wait_change(0.01)
     clock[0] -= 2 * step
-    process.exited(9, {})
+    process.exited(End(9, {}, process._clock()))
     async with deadline(5):
         while not process.life.is_over:
             await process.wait_change(0.05)
@@ -141,7 +142,7 @@ async def test_time_limit_of_an_ended_command(short_tmp: Path) -> None:
     notes = Notes()
     process = make_process(short_tmp, notes, timeout=0.0)
     writers = start(process)
-    process.exited(0, {})
+    process.exited(End(0, {}, process._clock()))
     await process.wait_change(0.02)
     assert notes.strikes == 0
     for writer in writers.values():
@@ -221,7 +222,7 @@ async def test_pause_ends_with_the_drain_limit(short_tmp: Path) -> None:
     async with deadline(5):
         while process.log.last_seq < 2:
             await process.wait_change(1.0)
-        process.exited(0, {})
+        process.exited(End(0, {}, process._clock()))
         while not process.life.is_over:
             await process.wait_change(1.0)
         process.streams.told(1)
