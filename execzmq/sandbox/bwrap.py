@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from execzmq.errors import InvalidRequest, LimitExceeded
-from execzmq.sandbox.host import Host
 from execzmq.sandbox.layers import is_below
 from execzmq.sandbox.model import Mount, Network, Permissions, View
+
+if TYPE_CHECKING:
+    from execzmq.sandbox.host import Host
 
 HOSTNAME = b"sandbox"
 PROXY_PORT = 3128
