@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from execzmq.errors import InvalidRequest, LimitExceeded
-from execzmq.sandbox.host import Host
 from execzmq.sandbox.layers import is_below
 from execzmq.sandbox.model import Mount, Network, Permissions, View
+
+if TYPE_CHECKING:
+    from execzmq.sandbox.host import Host
 
 HOSTNAME = b"sandbox"
 PROXY_PORT = 3128
@@ -22,6 +25,7 @@ MOST_REMOUNTS = 24
 """Names kept missing up to which each cover is also made read-only: each costs as much as all mounts before
 it together. Beyond that their mode alone keeps them closed; nothing reaches the host either way."""
 
+_REPLACED = (b"/tmp", b"/var/tmp", b"/run")
 _NULL = b"/dev/null"
 _SETSID = b"/usr/bin/setsid"
 _PAGE = b"4096"
@@ -56,15 +60,16 @@ def arguments(
     """
     minimal = permissions.read == "minimal"
     size = b"%d" % permissions.tmp_bytes
+    own = _REPLACED if minimal else host.own
     result = [
         *_namespaces(permissions.network, tty),
         *(_minimal_base(host) if minimal else (b"--ro-bind", b"/", b"/")),
         *_devices(size),
         *_processes(host.masks, minimal),
-        *_own_folders(size),
+        *_own_folders(size, own),
         *_resolver(permissions.network, host),
         *_mounts(view.mounts, numbers),
-        *(b"--remount-ro", b"/run"),
+        *((b"--remount-ro", b"/run") if b"/run" in own else ()),
         *((b"--remount-ro", b"/") if minimal else ()),
         *_variables(_adjusted(env, frozenset(chosen), permissions, minimal)),
         *(b"--chdir", cwd),
@@ -142,12 +147,11 @@ def _processes(masks: Iterable[Mount], minimal: bool) -> list[bytes]:
     return result
 
 
-def _own_folders(size: bytes) -> list[bytes]:
+def _own_folders(size: bytes, folders: Collection[bytes]) -> list[bytes]:
     # `/run` is closed last: what is mounted below it needs folders there.
-    temporary = [
-        arg for p in (b"/tmp", b"/var/tmp") for arg in (b"--size", size, b"--perms", b"1777", b"--tmpfs", p)
-    ]
-    return [*temporary, b"--perms", b"755", b"--tmpfs", b"/run"]
+    temporary = (path for path in (b"/tmp", b"/var/tmp") if path in folders)
+    result = [arg for path in temporary for arg in (b"--size", size, b"--perms", b"1777", b"--tmpfs", path)]
+    return [*result, *((b"--perms", b"755", b"--tmpfs", b"/run") if b"/run" in folders else ())]
 
 
 def _resolver(network: Network, host: Host) -> list[bytes]:

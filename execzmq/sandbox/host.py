@@ -80,6 +80,7 @@ class Host:
         folders: system folders.
         settings: files and folders of `/etc`, for the minimal base.
         resolver: the file that says who resolves names, and the path at which it is expected.
+        own: those of the folders that a command has for itself which are there, and no links.
         masks: what is hidden from a server that is root.
     """
 
@@ -87,6 +88,7 @@ class Host:
     folders: tuple[bytes, ...]
     settings: tuple[bytes, ...]
     resolver: tuple[bytes, bytes] | None
+    own: tuple[bytes, ...]
     masks: tuple[Mount, ...]
 
 
@@ -102,6 +104,7 @@ def look_up(*, is_root: bool) -> Host:
         folders=tuple(path for path in system if not os.path.islink(path)),
         settings=tuple(os.fsencode(path) for name in _SETTINGS for path in sorted(glob.glob(f"/etc/{name}"))),
         resolver=_resolver(),
+        own=tuple(path for path in OWN_FOLDERS if os.path.isdir(path) and not os.path.islink(path)),
         masks=tuple(_mask(path) for path in _KERNEL if is_root and os.path.exists(path)),
     )
 

@@ -85,7 +85,8 @@ class Mount(NamedTuple):
         access: `write` and `read` show what is there; `deny` covers it with an empty, closed place.
         is_dir: whether it is a folder.
         fd: descriptor (`O_PATH`) of what is shown; -1 = nothing is shown: a cover, or a name kept missing.
-        is_missing: the host has nothing of this name, and the mount leaves an empty folder there.
+        is_missing: the host has nothing of this name, and the mount leaves an empty folder there; a file
+            instead (not `is_dir`) must be made before.
         is_last: mounted after all others, so that nothing shows what it covers.
     """
 

@@ -16,12 +16,12 @@ from execzmq.errors import LimitExceeded, SandboxUnavailable
 from execzmq.sandbox import mountinfo, places, repositories
 from execzmq.sandbox.layers import (
     Layers,
+    above,
     check_not_hidden,
     check_not_protected,
     check_place,
     clean,
     depth,
-    is_below,
     is_within,
     refusal,
 )
@@ -44,6 +44,7 @@ class _Plan:
     denied: list[bytes]
     server: list[bytes]
     roots: list[bytes] = field(default_factory=list)
+    above_roots: set[bytes] = field(default_factory=set)
     missing: set[bytes] = field(default_factory=set)
 
 
@@ -110,6 +111,7 @@ def _shown(permissions: Permissions, plan: _Plan) -> Iterable[tuple[bytes, Acces
             if level == "write" and resolved not in plan.roots:
                 check_not_protected(resolved, _protected_names(permissions))
                 plan.roots.append(resolved)
+                plan.above_roots.update(above(resolved))
             yield resolved, level
 
 
@@ -148,8 +150,8 @@ def _kept(permissions: Permissions, roots: Sequence[bytes], layers: Layers) -> l
 
 def _keep(path: bytes, plan: _Plan, placeholders: Collection[bytes]) -> None:
     path = places.nearest(path)
-    if inner := [root for root in plan.roots if is_below(root, (path,))]:
-        raise refusal("root_is_protected", inner[0], "lies in what is protected of another root")
+    if path in plan.above_roots:
+        raise refusal("root_is_protected", path, "is protected, and has another root in it: name fewer roots")
     if plan.layers.at(path) != "write":
         return
     if links := [link for link in places.links_in(path) if plan.layers.beneath(link) == "write"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from execzmq.sandbox.layers import is_below
 from execzmq.sandbox.model import ProtectGit
@@ -16,6 +17,10 @@ from execzmq.sandbox.places import is_folder
 
 MOST_FOLDERS = 256
 """Folders that are looked into for nested repositories, over all roots; the nearest come first."""
+MOST_ENTRIES = 20_000
+"""Entries of these folders that are looked at: some 20 ms."""
+MOST_LINKED = 32
+"""Worktrees, and as many submodules, of one repository whose own configuration is protected."""
 MOST_DEPTH = 4
 """Levels below a root down to which nested repositories are looked for."""
 
@@ -52,26 +57,28 @@ def kept_of(roots: Sequence[bytes], how: ProtectGit, may_enter: Callable[[bytes]
 def nested(roots: Sequence[bytes], may_enter: Callable[[bytes], bool]) -> Iterator[bytes]:
     """Yield the folders below the roots that are repositories, within the bounds of this module."""
     waiting = deque((root, 0) for root in roots)
-    looked = 0
-    while waiting and looked < MOST_FOLDERS:
+    entries = MOST_ENTRIES
+    for _ in range(MOST_FOLDERS):
+        if not waiting or entries <= 0:
+            return
         folder, level = waiting.popleft()
-        looked += 1
-        names, folders = _names_in(folder)
-        if level and GIT in names and not os.path.islink(os.path.join(folder, GIT)):
+        if level and os.path.lexists(os.path.join(folder, GIT)):
             yield folder
         if level < MOST_DEPTH:
-            inner = (os.path.join(folder, name) for name in folders if name not in _SKIPPED)
+            inner, looked = _folders_in(folder, entries)
+            entries -= looked
             waiting.extend((path, level + 1) for path in inner if path not in roots and may_enter(path))
 
 
-def _names_in(folder: bytes) -> tuple[set[bytes], list[bytes]]:
-    """Return the names in a folder, and those that are folders themselves."""
+def _folders_in(folder: bytes, most: int) -> tuple[list[bytes], int]:
+    """Return the folders in a folder that may hold repositories, and how many entries were looked at."""
     try:
         with os.scandir(folder) as entries:
-            found = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+            found = {entry.path: entry.is_dir(follow_symlinks=False) for entry in islice(entries, most)}
     except OSError:
-        return set(), []
-    return set(found), sorted(name for name, is_dir in found.items() if is_dir)
+        return [], 0
+    folders = (path for path, is_dir in found.items() if is_dir and os.path.basename(path) not in _SKIPPED)
+    return sorted(folders), len(found)
 
 
 def _kept_of_one(git: bytes, how: ProtectGit, roots: Sequence[bytes]) -> Iterator[bytes]:
@@ -80,7 +87,16 @@ def _kept_of_one(git: bytes, how: ProtectGit, roots: Sequence[bytes]) -> Iterato
     inside = [git] if is_folder(git) else _inside(_pointed_to(git, _POINTER), roots)
     shared = [common for one in inside for common in _inside(_pointed_to(os.path.join(one, COMMON)), roots)]
     for one in (*inside, *shared):
-        yield from [one] if how == "all" else _parts(one)
+        yield from [one] if how == "all" else _parts_with_linked(one)
+
+
+def _parts_with_linked(git: bytes) -> Iterator[bytes]:
+    """Yield what of a repository, its worktrees and its submodules names programs to run."""
+    yield from _parts(git)
+    for worktree in _folders_in(os.path.join(git, b"worktrees"), MOST_LINKED)[0]:
+        yield os.path.join(worktree, COMMON)
+    for module in _folders_in(os.path.join(git, b"modules"), MOST_LINKED)[0]:
+        yield from _parts(module)
 
 
 def _parts(git: bytes) -> Iterator[bytes]:

@@ -1,0 +1,31 @@
+"""Where a folder is seen a second time, as the kernel's list of mounts tells it: pure."""
+
+from execzmq.sandbox.mountinfo import Mounted, aliases, parse
+
+LINES = b"""22 1 254:0 / / rw - ext4 /dev/vda rw
+30 22 0:20 / /tmp rw shared:2 - tmpfs tmpfs rw
+31 22 254:0 /home/u /mnt/u rw - ext4 /dev/vda rw
+32 22 254:0 /home/u/state/in /mnt/in\\040here rw - ext4 /dev/vda rw
+33 22 254:16 / /home/v rw - ext4 /dev/vdb rw
+cut off
+"""
+
+
+def test_parse() -> None:
+    """Names are unescaped; a line that is none is left out."""
+    assert parse(LINES)[3] == Mounted(b"254:0", b"/home/u/state/in", b"/mnt/in here")
+    assert len(parse(LINES)) == 5
+
+
+def test_aliases() -> None:
+    """A mount of a folder above shows all of it, one of a folder in it shows that part."""
+    found = set(aliases(b"/home/u/state", parse(LINES)))
+    assert found == {(b"/home/u/state", b"/mnt/u/state"), (b"/home/u/state/in", b"/mnt/in here")}
+    assert set(aliases(b"/mnt/u/state", parse(LINES))) >= {(b"/mnt/u/state", b"/home/u/state")}
+
+
+def test_no_aliases() -> None:
+    """Another file system with the same names is not the same."""
+    assert not list(aliases(b"/home/v/state", parse(LINES)))
+    assert not list(aliases(b"/tmp/x", parse(LINES)))
+    assert not list(aliases(b"/x", []))
