@@ -8,6 +8,7 @@ import hashlib
 import operator
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # it ships no types
 
@@ -28,6 +29,8 @@ from execzmq.keeper.launch import Launch, Limit, SpawnError, Tty
 from execzmq.process.environ import build_env
 from execzmq.process.segments import segment_size
 from execzmq.process.spec import ProcessSpec
+from execzmq.sandbox.model import Permissions
+from execzmq.sandbox.profiles import FULL_ACCESS
 from execzmq.types.params import ExecParams, Limits
 
 _LIMIT_NAMES = {
@@ -72,18 +75,32 @@ _REASONS = {
 }
 
 
-def check_params(params: ExecParams) -> None:
+def check_params(params: ExecParams, permissions: Permissions | None = None) -> None:
     """Check what can be refused before anything is begun.
+
+    Args:
+        permissions: what the start may do by profile and ceiling; `None` = it is not to be confined.
 
     Raises:
         SandboxUnavailable: a profile is asked for that cannot be enforced.
         InvalidRequest: stdin is to be data, and also a terminal.
     """
-    if params.sandbox is not None and params.sandbox.profile != "full-access":
+    asks = params.sandbox is not None and params.sandbox.profile != FULL_ACCESS
+    if permissions is not None or asks:
         raise SandboxUnavailable("this version has no sandbox; only the profile full-access can be asked for")
     if params.tty and params.stdin_data:
         message = "a command at a terminal reads the terminal; write the data to it once it runs"
         raise InvalidRequest(message, fields={"stdin_data": "not with a terminal"})
+
+
+def explain_plain(params: ExecParams, base_env: Mapping[bytes, bytes], cwd: bytes) -> dict[str, Any]:
+    """Return what a start that is not confined would become; of its variables the names alone.
+
+    Raises:
+        InvalidRequest: a variable cannot be one.
+    """
+    env = build_env(base_env if params.env is None else params.env, params.env_policy, b"")
+    return {"argv": list(params.argv), "arguments": None, "cwd": cwd, "env": sorted(env), "sandbox": None}
 
 
 _values_of = operator.attrgetter(*(field.name for field in dataclasses.fields(ExecParams)))

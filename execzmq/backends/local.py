@@ -21,7 +21,7 @@ from typing import Any
 from execzmq.backends import orphans
 from execzmq.backends.closing import cancel_all, end_all, start_or_give_up
 from execzmq.backends.keeping import Keeping
-from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
+from execzmq.backends.launching import check_params, digest_of, explain_plain, launch_of, spawn_error
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.recording import Recording
@@ -42,9 +42,10 @@ from execzmq.process.readers import Readers
 from execzmq.process.scan import TreeScanner
 from execzmq.process.spec import ProcessSpec, spec_of
 from execzmq.process.table import ProcessTable
+from execzmq.sandbox.offer import Offer
 from execzmq.settings import VERSION, Settings
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ProcessInfo, ServerInfo
+from execzmq.types.results import ProcessInfo, ProfileInfo, ServerInfo
 
 _JOURNAL_SLACK = 20_000
 
@@ -55,7 +56,7 @@ class LocalBackend:
     is_local = True
 
     def __init__(self, folder: Path, settings: Settings, *, private: bool) -> None:
-        self.folder, self.settings = folder, settings
+        self.folder, self.settings, self.offer = folder, settings, Offer(settings.profile)
         self.table, self.readers = ProcessTable(), Readers()
         self.scanner = TreeScanner(0, partial(_scopes_of, self.table))
         self.base_env, self.base_cwd = dict(os.environb), _own_folder()
@@ -139,6 +140,16 @@ class LocalBackend:
             await starting
         return LocalProcess(self, process, session, is_repeat=repeated)
 
+    async def explain(self, params: ExecParams) -> dict[str, Any]:
+        """Tell what a start would become; see ExecBackend."""
+        self._check(params)
+        self._repeated(params, params.process_id or self.table.new_id(), digest_of(params))
+        return explain_plain(params, self.base_env, self._cwd_of(params))
+
+    async def profiles(self) -> list[ProfileInfo]:
+        """Describe the permission profiles; see ExecBackend."""
+        return self.offer.describe()
+
     async def attach(self, id_or_name: str, session: str = "local") -> LocalProcess:
         """Find a process; see ExecBackend."""
         return LocalProcess(self, self.table.find(id_or_name), session)
@@ -206,25 +217,39 @@ class LocalBackend:
         self._require_open()
         if self._is_ending:
             raise ServerLost("the server is ending and starts nothing any more")
-        check_params(params)
+        self._check(params)
         process_id = self.table.new_id() if params.process_id is None else params.process_id
         digest = digest_of(params)
-        existing = self.table.get(process_id)
-        if existing is not None and existing.life is not Life.FAILED:
-            if params.process_id is None or existing.spec.digest != digest:
-                message = f"the process_id {process_id!r} is taken by another command; choose another"
-                raise Conflict(f"{message}, or forget it", process_id=process_id)
+        existing = self._repeated(params, process_id, digest)
+        if existing is not None:
             return existing, self._starting.get(process_id), True
-        self.table.check_new(process_id, params.name)
         return *self._begin(params, process_id, session, digest), False
+
+    def _repeated(self, params: ExecParams, process_id: str, digest: str) -> ManagedProcess | None:
+        """Return the process that the same start has begun before; check that else a new one may begin."""
+        existing = self.table.get(process_id)
+        if existing is None or existing.life is Life.FAILED:
+            self.table.check_new(process_id, params.name)
+            return None
+        if params.process_id is None or existing.spec.digest != digest:
+            message = f"the process_id {process_id!r} is taken by another command; choose another"
+            raise Conflict(f"{message}, or forget it", process_id=process_id)
+        return existing
+
+    def _check(self, params: ExecParams) -> None:
+        check_params(params, self.offer.permissions(params, self._cwd_of(params)))
+
+    def _cwd_of(self, params: ExecParams) -> bytes:
+        return self.base_cwd if params.cwd is None else params.cwd
 
     def _begin(
         self, params: ExecParams, process_id: str, session: str, digest: str
     ) -> tuple[ManagedProcess, Outcome[None]]:
         instance = int.from_bytes(os.urandom(8))
         budget = params.log_budget or self.settings.log_budget
-        cwd = params.cwd if params.cwd is not None else self.base_cwd
-        spec = spec_of(params, process_id, instance, cwd, budget, session, digest, self.clock())
+        spec = spec_of(
+            params, process_id, instance, self._cwd_of(params), budget, session, digest, self.clock()
+        )
         folder = self.log_folder(spec)
         launch, files = launch_of(params, spec, self.base_env, folder)
         try:

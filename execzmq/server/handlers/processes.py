@@ -17,6 +17,7 @@ from execzmq.server.context import Context
 from execzmq.server.dispatch import Caller, Later, Reply
 from execzmq.server.pages import entries_of
 from execzmq.settings import MIB
+from execzmq.types.params import ExecParams
 
 _ROOM_POLL = 1.0
 _LIST_BYTES = MIB
@@ -27,15 +28,31 @@ _INFO_BYTES = 1024
 
 def start(context: Context, caller: Caller, request: requests.Start, buffers: Sequence[Any]) -> Reply | Later:
     """Start a command, or answer as before where the same request comes again."""
-    if (request.stdin == "data") != bool(buffers):
-        raise InvalidRequest(
-            "start: stdin 'data' and one buffer belong together", fields={"stdin": "no buffer"}
-        )
-    params = request.params(bytes(buffers[0]) if buffers else b"")
+    params = _params(request, buffers)
     process, starting, repeated = context.backend.begin(params, caller.session)
     if starting is None:
         return _started(process, repeated)
     return Later(lambda answer: starting.then(lambda _: answer(_started(process, repeated)), answer))
+
+
+def explain(
+    context: Context, caller: Caller, request: requests.Explain, buffers: Sequence[Any]
+) -> Awaitable[Reply]:
+    """Tell what a start would become."""
+    params = _params(request, buffers)
+
+    async def answer() -> Reply:
+        return Reply(await context.backend.explain(params))
+
+    return answer()
+
+
+def _params(request: requests.Explain, buffers: Sequence[Any]) -> ExecParams:
+    if (request.stdin == "data") != bool(buffers):
+        raise InvalidRequest(
+            "start: stdin 'data' and one buffer belong together", fields={"stdin": "no buffer"}
+        )
+    return request.params(bytes(buffers[0]) if buffers else b"")
 
 
 def _started(process: ManagedProcess, repeated: bool) -> Reply:
