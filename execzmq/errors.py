@@ -17,7 +17,7 @@ Grouped by what the caller can do::
     │   ├─ InvalidState              ProcessNotRunning, StdinClosed, NotATerminal
     │   ├─ Conflict, WrongEpoch, InstanceChanged
     │   ├─ LimitExceeded             ask for less
-    │   ├─ PermissionRefused         the peer's role does not allow it
+    │   ├─ PermissionRefused         the peer's role, or the server's profile
     │   ├─ SpawnFailed               CommandNotFound, NotExecutable, BadFormat, ...
     │   ├─ SandboxUnavailable        the sandbox cannot be enforced here
     │   └─ ServerError               a fault of the server; quote `incident`
@@ -157,7 +157,7 @@ class LimitExceeded(RequestRejected):
 
 
 class PermissionRefused(RequestRejected, PermissionError):
-    """The role of this peer does not allow the request."""
+    """The role of this peer, or the profile of the server, does not allow what was asked for."""
 
 
 class SpawnFailed(RequestRejected, OSError):

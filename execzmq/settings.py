@@ -109,7 +109,7 @@ class Settings:
         disk_budget: bytes of all logs together; also at most a tenth of the free disk.
         idle_timeout: seconds without work after which the server ends by itself; `None` = never.
         shutdown_grace: seconds between TERM and KILL when the server ends.
-        profile: permission profile of a request that names none, and the most that any gets.
+        profile: permission profile of a start that names none, and the most that any start gets.
     """
 
     log_budget: int = 64 * MIB

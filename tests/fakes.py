@@ -8,7 +8,14 @@ from typing import Any, Literal, TypeAlias
 from execzmq.errors import ProcessNotFound
 from execzmq.types.events import Closed, Event, Exited, Failed, Output, Started
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ExitResult, ProcessInfo, ReadResponse, ServerInfo, TerminateReport
+from execzmq.types.results import (
+    ExitResult,
+    ProcessInfo,
+    ProfileInfo,
+    ReadResponse,
+    ServerInfo,
+    TerminateReport,
+)
 
 Step: TypeAlias = Event | BaseException | asyncio.Event
 """An event to yield, an error to raise, something to wait for."""
@@ -131,6 +138,7 @@ class FakeBackend:
         self.is_local = is_local
         self.steps = steps
         self.started: list[ExecParams] = []
+        self.explained: list[ExecParams] = []
         self.processes: dict[str, FakeProcess] = {}
         self.calls: list[str] = []
         self._on_start = on_start
@@ -145,6 +153,13 @@ class FakeBackend:
         if self._on_start is not None:
             await self._on_start()
         return process
+
+    async def explain(self, params: ExecParams) -> dict[str, Any]:
+        self.explained.append(params)
+        return {"argv": list(params.argv), "arguments": None, "cwd": b"/", "env": [], "sandbox": None}
+
+    async def profiles(self) -> list[ProfileInfo]:
+        return [ProfileInfo("full-access", "all", True, {})]
 
     async def attach(self, id_or_name: str) -> FakeProcess:
         try:

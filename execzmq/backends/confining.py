@@ -26,11 +26,9 @@ from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox import host, limits
 from execzmq.sandbox.applied import applied_of
 from execzmq.sandbox.model import Permissions, View
-from execzmq.sandbox.narrowing import Place, permissions_for
 from execzmq.sandbox.paths import view_of
-from execzmq.sandbox.profile_store import ProfileStore
+from execzmq.sandbox.profile_store import profiles_path
 from execzmq.sandbox.wrapper import Wrapper, find, require_outside
-from execzmq.settings import Settings
 from execzmq.types.params import ExecParams
 
 if TYPE_CHECKING:
@@ -47,11 +45,9 @@ class Confiner:
         hidden: folders and files that no sandbox sees, the backend's own among them.
     """
 
-    def __init__(self, hidden: Sequence[Path], settings: Settings, backend: LocalBackend) -> None:
-        self.profiles = ProfileStore()
+    def __init__(self, hidden: Sequence[Path], backend: LocalBackend) -> None:
         self.cells = Cells(str(backend.folder), backend.run_task)
-        self._hidden = [os.fsencode(path) for path in (*hidden, self.profiles.path.parent)]
-        self._settings = settings
+        self._hidden = [os.fsencode(path) for path in (*hidden, profiles_path().parent)]
         self._backend = backend
 
     def permissions_for(self, params: ExecParams) -> Permissions | None:
@@ -60,18 +56,7 @@ class Confiner:
         Raises:
             InvalidRequest, PermissionRefused: it cannot be confined so.
         """
-        ceiling = self.profiles.get(self._settings.profile)
-        if params.sandbox is None and not ceiling.is_confined:
-            return None
-        cwd = self._backend.base_cwd if params.cwd is None else params.cwd
-        permissions = permissions_for(
-            params.sandbox,
-            ceiling=ceiling,
-            profiles=self.profiles.all(),
-            place=Place(cwd, self.profiles.home),
-            limits=params.limits,
-            log_budget=params.log_budget,
-        )
+        permissions = self._backend.offer.permissions(params, self._backend.cwd_of(params))
         if permissions is not None:
             check_confinable(params)
         return permissions

@@ -8,6 +8,7 @@ import hashlib
 import operator
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # it ships no types
 
@@ -80,6 +81,16 @@ def check_params(params: ExecParams) -> None:
     if params.tty and params.stdin_data:
         message = "a command at a terminal reads the terminal; write the data to it once it runs"
         raise InvalidRequest(message, fields={"stdin_data": "not with a terminal"})
+
+
+def explain_plain(params: ExecParams, base_env: Mapping[bytes, bytes], cwd: bytes) -> dict[str, Any]:
+    """Return what a start that is not confined would become; of its variables the names alone.
+
+    Raises:
+        InvalidRequest: a variable cannot be one.
+    """
+    env = build_env(base_env if params.env is None else params.env, params.env_policy, b"")
+    return {"argv": list(params.argv), "arguments": None, "cwd": cwd, "env": sorted(env), "sandbox": None}
 
 
 _values_of = operator.attrgetter(*(field.name for field in dataclasses.fields(ExecParams)))

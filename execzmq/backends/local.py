@@ -42,9 +42,10 @@ from execzmq.process.readers import Readers
 from execzmq.process.scan import TreeScanner
 from execzmq.process.spec import ProcessSpec
 from execzmq.process.table import ProcessTable
+from execzmq.sandbox.offer import Offer
 from execzmq.settings import VERSION, Settings
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ProcessInfo, ServerInfo
+from execzmq.types.results import ProcessInfo, ProfileInfo, ServerInfo
 
 _JOURNAL_SLACK = 20_000
 
@@ -55,7 +56,7 @@ class LocalBackend:
     is_local = True
 
     def __init__(self, folder: Path, settings: Settings, hidden: Sequence[Path], *, private: bool) -> None:
-        self.folder, self.settings = folder, settings
+        self.folder, self.settings, self.offer = folder, settings, Offer(settings.profile)
         self.table, self.readers = ProcessTable(), Readers()
         self.scanner = TreeScanner(0, partial(_scopes_of, self.table))
         self.base_env, self.base_cwd = dict(os.environb), _own_folder()
@@ -77,7 +78,7 @@ class LocalBackend:
         self.recording = Recording(folder, self.table, self._keeping, self._housekeeping.make_room)
         self.journal, self.memory = self.recording.journal, self.recording.memory
         self._starter = Starter(self)
-        self.confiner = Confiner([folder, *hidden], settings, self)
+        self.confiner = Confiner([folder, *hidden], self)
         self._closed = False
 
     @classmethod
@@ -151,6 +152,15 @@ class LocalBackend:
         if starting is not None:
             await starting
         return LocalProcess(self, process, session, is_repeat=repeated)
+
+    async def explain(self, params: ExecParams) -> dict[str, Any]:
+        """Tell what a start would become; see ExecBackend."""
+        self._require_open()
+        return await self._starter.explain(params)
+
+    async def profiles(self) -> list[ProfileInfo]:
+        """Describe the permission profiles; see ExecBackend."""
+        return self.offer.describe()
 
     async def attach(self, id_or_name: str, session: str = "local") -> LocalProcess:
         """Find a process; see ExecBackend."""
@@ -235,6 +245,10 @@ class LocalBackend:
     async def wait_started(self, process: ManagedProcess) -> None:
         """Wait until it is known whether the command could be started."""
         await self._starter.wait_started(process)
+
+    def cwd_of(self, params: ExecParams) -> bytes:
+        """Return where a command will run."""
+        return self.base_cwd if params.cwd is None else params.cwd
 
     def take_in(self, process: ManagedProcess) -> None:
         """Add a process to the table; a failed one of its id goes."""

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from execzmq.backends.launching import launch_of, memory_file
+from execzmq.backends.launching import explain_plain, launch_of, memory_file
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.errors import InvalidRequest
-from execzmq.keeper.launch import Launch
-from execzmq.process.environ import MARK_NAME
+from execzmq.keeper.launch import Launch, Tty
+from execzmq.process.environ import MARK_NAME, build_env
 from execzmq.process.spec import ProcessSpec
 from execzmq.sandbox import bwrap, seccomp
 from execzmq.sandbox.host import Host
@@ -65,7 +65,7 @@ class Prepared:
         Raises:
             InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory.
         """
-        self.launched, files = launch_of(self._with_policy(params), spec, base_env, folder)
+        self.launched, files = launch_of(self._shaped(params, base_env), spec, base_env, folder)
         try:
             numbers = self._pass_sources(files)
             arguments = self.arguments(self.launched, numbers)
@@ -116,11 +116,25 @@ class Prepared:
             os.close(self._status)
             self._status = -1
 
-    def _with_policy(self, params: ExecParams) -> ExecParams:
-        """Return the request with the profile's policy for variables, where the client says nothing."""
-        if params.env is None and params.env_policy is None:
-            return dataclasses.replace(params, env_policy=self.permissions.env_policy)
-        return params
+    def explained(self, params: ExecParams, base_env: Mapping[bytes, bytes], cwd: bytes) -> dict[str, Any]:
+        """Return what the command would become; of its variables the names alone."""
+        plain = explain_plain(self._shaped(params, base_env), base_env, cwd)
+        tty = Tty(params.tty_size.rows, params.tty_size.cols) if params.tty else None
+        launch = Launch("", params.argv, cwd=cwd, tty=tty)
+        arguments = self.arguments(launch, self.numbers)
+        return {**plain, "argv": self.command(launch), "arguments": arguments, "sandbox": self.applied}
+
+    def _shaped(self, params: ExecParams, base_env: Mapping[bytes, bytes]) -> ExecParams:
+        """Return the request with the variables that the profile leaves, as far as the client says nothing.
+
+        Of the server's own variables a client gets those alone that the server's profile lets go.
+        """
+        if params.env is not None:
+            return params
+        base = build_env(base_env, self.permissions.base_env_policy, None)
+        return dataclasses.replace(
+            params, env=base, env_policy=params.env_policy or self.permissions.env_policy
+        )
 
     @property
     def numbers(self) -> range:

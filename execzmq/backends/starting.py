@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from execzmq.backends import orphans
-from execzmq.backends.launching import check_params, digest_of, launch_of, spawn_error
+from execzmq.backends.launching import check_params, digest_of, explain_plain, launch_of, spawn_error
 from execzmq.backends.prepared import Prepared
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, ServerLost, to_wire
@@ -71,19 +71,42 @@ class Starter:
             if self.is_ending:
                 raise ServerLost("the server is ending and starts nothing any more")
             check_params(params)
-            table = self._backend.table
-            process_id = table.new_id() if params.process_id is None else params.process_id
-            digest = digest_of(params)
-            existing = table.get(process_id)
-            if existing is not None and existing.life is not Life.FAILED:
-                if params.process_id is None or existing.spec.digest != digest:
-                    message = f"the process_id {process_id!r} is taken by another command; choose another"
-                    raise Conflict(f"{message}, or forget it", process_id=process_id)
+            process_id, digest = params.process_id or self._backend.table.new_id(), digest_of(params)
+            existing = self._repeated(params, process_id, digest)
+            if existing is not None:
                 return existing, self._starting.get(process_id), True
-            table.check_new(process_id, params.name)
             process, starting = self._begin(params, process_id, session, digest, prepared)
             undoing.pop_all()
         return process, starting, False
+
+    def _repeated(self, params: ExecParams, process_id: str, digest: str) -> ManagedProcess | None:
+        """Return the process that the same start has begun before; check that else a new one may begin."""
+        existing = self._backend.table.get(process_id)
+        if existing is None or existing.life is Life.FAILED:
+            self._backend.table.check_new(process_id, params.name)
+            return None
+        if params.process_id is None or existing.spec.digest != digest:
+            message = f"the process_id {process_id!r} is taken by another command; choose another"
+            raise Conflict(f"{message}, or forget it", process_id=process_id)
+        return existing
+
+    async def explain(self, params: ExecParams) -> dict[str, Any]:
+        """Return what a start would become, after all of its checks.
+
+        Raises:
+            Conflict, InvalidRequest, LimitExceeded, PermissionRefused, SandboxUnavailable: as a start.
+        """
+        check_params(params)
+        self._repeated(params, params.process_id or self._backend.table.new_id(), digest_of(params))
+        base_env, cwd = self._backend.base_env, self._backend.cwd_of(params)
+        preparing = self.prepare(params)
+        if preparing is None:
+            return explain_plain(params, base_env, cwd)
+        prepared = await preparing
+        try:
+            return prepared.explained(params, base_env, cwd)
+        finally:
+            prepared.close()
 
     def _begin(
         self, params: ExecParams, process_id: str, session: str, digest: str, prepared: Prepared | None
@@ -91,7 +114,7 @@ class Starter:
         backend = self._backend
         instance = int.from_bytes(os.urandom(8))
         budget = params.log_budget or backend.settings.log_budget
-        cwd = params.cwd if params.cwd is not None else backend.base_cwd
+        cwd = backend.cwd_of(params)
         applied = None if prepared is None else prepared.applied
         spec = spec_of(params, process_id, instance, cwd, budget, session, digest, backend.clock(), applied)
         folder = backend.log_folder(spec)

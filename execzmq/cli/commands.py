@@ -30,6 +30,7 @@ MODULE_OF = {
     "serve": "serving",
     "shutdown": "servers",
     "connections": "servers",
+    "profiles": "profiles",
     "doctor": "doctoring",
 }
 """Command → module of this package that has a function of its name, in the order of the help page."""

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import Any, TypeVar, get_args
 
 import click
 from click.shell_completion import CompletionItem
 
+from execzmq.types.params import Limits, NetworkMode
+from execzmq.types.sizes import parse_count, parse_size
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+LIMIT_NAMES = tuple(one.name for one in fields(Limits))
+_SIZES = ("memory", "file_size")
 
 COMPLETION_SECONDS = 2.0
 """Seconds that a shell waits for names to complete."""
@@ -50,6 +57,28 @@ async def _items(on: str | None) -> list[CompletionItem]:
         words = f"{info.state}: {command_line(info.argv)[:60]}"
         items += [CompletionItem(value, help=words) for value in (info.process_id, info.name) if value]
     return items
+
+
+def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the permission profiles of a server that runs; nothing where it does not answer at once."""
+    import asyncio
+
+    from execzmq.errors import ExecZMQError
+
+    try:
+        items = asyncio.run(_profiles(ctx.params.get("on")))
+    except (ExecZMQError, OSError, TimeoutError):
+        return []
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+async def _profiles(on: str | None) -> list[CompletionItem]:
+    import asyncio
+
+    from execzmq.cli.session import connected
+
+    async with asyncio.timeout(COMPLETION_SECONDS), connected(on) as backend:
+        return [CompletionItem(one.name, help=one.description) for one in await backend.profiles()]
 
 
 def complete_signals(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -104,6 +133,22 @@ def _variables(ctx: click.Context, param: click.Parameter, value: tuple[str, ...
     return found
 
 
+def _limits(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Limits | None:
+    """Read `NAME=N`; bytes may have a unit."""
+    found = {}
+    for entry in value:
+        name, _, text = entry.partition("=")
+        if name not in LIMIT_NAMES:
+            raise click.BadParameter(
+                f"{entry!r} is not NAME=N with one of {', '.join(LIMIT_NAMES)}", ctx, param
+            )
+        try:
+            found[name] = parse_size(text) if name in _SIZES else parse_count(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{name}: {error}", ctx, param) from None
+    return Limits(**found) if found else None
+
+
 _START_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     on_option,
     click.option("--name", metavar="N", help="A readable name, unique among the living."),
@@ -122,7 +167,40 @@ _START_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         type=click.Choice(["all", "core", "none"]),
         help="Variables to begin with: all, the few that programs need, or none.",
     ),
-    click.option("--sandbox", metavar="PROFILE", help="Permission profile to confine the command with."),
+    click.option(
+        "--sandbox",
+        metavar="PROFILE",
+        shell_complete=complete_profiles,
+        help="Permission profile to confine the command with.  [default: the server's]",
+    ),
+    click.option(
+        "--root",
+        "roots",
+        metavar="DIR",
+        multiple=True,
+        type=click.Path(path_type=bytes),
+        help="Folder that it may write to.  [default: its working directory]",
+    ),
+    click.option(
+        "--network",
+        type=click.Choice(get_args(NetworkMode)),
+        help="What it may reach.  [default: as the profile has it]",
+    ),
+    click.option(
+        "--allow-host",
+        "hosts",
+        metavar="HOST[:PORT]",
+        multiple=True,
+        help="Host that it may reach through the proxy; *.NAME for those below.",
+    ),
+    click.option(
+        "--limit",
+        "limits",
+        metavar="NAME=N",
+        multiple=True,
+        callback=_limits,
+        help=f"Limit of its {', '.join(LIMIT_NAMES)}, such as memory=1G.",
+    ),
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),

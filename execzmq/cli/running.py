@@ -30,10 +30,17 @@ from execzmq.types.results import ExitResult
 )
 @click.option("-t", "--tty", is_flag=True, help="Give the command a terminal; with -i it is yours.")
 @click.option("-d", "--detach", is_flag=True, help="Leave it running and print its id.")
+@click.option("--explain", is_flag=True, help="Show what it would be allowed and become; run nothing.")
 @detach_keys_option
 @start_options
 def run_command(
-    on: str | None, interactive: bool, tty: bool, detach: bool, detach_keys: bytes, **asked: Any
+    on: str | None,
+    interactive: bool,
+    tty: bool,
+    detach: bool,
+    explain: bool,
+    detach_keys: bytes,
+    **asked: Any,
 ) -> int:
     """Run a command, show what it says, and end as it ends.
 
@@ -44,6 +51,8 @@ def run_command(
     The exit status is the command's: 128+N where signal N has ended it, 124 at its time limit, 127 where it
     is not found, 126 where it cannot be executed, 125 where execzmq has failed.
     """
+    if explain:
+        return go(_explain(on, stdin=interactive, tty=tty, asked=asked))
     if detach:
         return go(_start(on, stdin=interactive, tty=tty, asked=asked))
     if tty and interactive and not is_terminal():
@@ -71,6 +80,14 @@ async def _start(on: str | None, *, stdin: bool, tty: bool, asked: dict[str, Any
     return 0
 
 
+async def _explain(on: str | None, *, stdin: bool, tty: bool, asked: dict[str, Any]) -> int:
+    from execzmq.cli.profiles import show_explanation
+
+    async with connected(on, start=True) as backend:
+        show_explanation(await backend.explain(params_of(backend, asked, stdin=stdin, tty=tty)))
+    return 0
+
+
 def _tell_repeat(process: ExecProcess) -> None:
     if process.is_repeat:
         what = f"{process.process_id} was started before, and nothing is started now"
@@ -82,7 +99,8 @@ def params_of(backend: ExecBackend, asked: dict[str, Any], **more: Any) -> ExecP
     from execzmq.client.arguments import start_params, this_process
 
     variables, inherit, words = asked["env"], asked["env_policy"], asked["command"]
-    named = {key: asked[key] for key in ("name", "process_id", "cwd", "sandbox", "timeout")}
+    names = ("name", "process_id", "cwd", "sandbox", "network", "limits", "timeout")
+    named = {key: asked[key] for key in names} | _places(asked)
     caller = this_process() if backend.is_local else None
     options = {**named, "umask": _umask() if caller is not None else None, **more}
     params = start_params([os.fsencode(word) for word in words], options, caller)  # type: ignore[arg-type]  # the keys are its own
@@ -91,6 +109,12 @@ def params_of(backend: ExecBackend, asked: dict[str, Any], **more: Any) -> ExecP
     policy = params.env_policy or EnvPolicy()
     added = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
     return replace(params, env_policy=replace(policy, inherit=inherit or policy.inherit, set=added))
+
+
+def _places(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the roots, of which relative ones are below our folder wherever the command runs, and hosts."""
+    roots = tuple(map(os.path.abspath, asked["roots"]))
+    return {"workspace_roots": roots, "allowed_hosts": asked["hosts"] or None}
 
 
 def _umask() -> int:

@@ -52,6 +52,13 @@ END_LIMIT = 120.0
     help="End after S seconds without a process or a client.  [default: never]",
 )
 @click.option(
+    "--profile",
+    metavar="P",
+    default=settings.Settings().profile,
+    show_default=True,
+    help="Permission profile of commands that name none, and the most that any gets.",
+)
+@click.option(
     "--replace",
     is_flag=True,
     help="Take over from the server of that name, if one runs, and end it; commands run on."
@@ -85,6 +92,7 @@ async def _detach(name: str, chosen: settings.Settings, *, replace: bool) -> int
     if running is not None:
         raise Conflict(f"a server named {name!r} runs already (pid {running.pid}); --replace takes over")
     words = ["--log-budget", str(chosen.log_budget), "--disk-budget", str(chosen.disk_budget)]
+    words += ["--profile", chosen.profile]
     if chosen.idle_timeout is not None:
         words += ["--idle-timeout", str(chosen.idle_timeout)]
     launch.start_in_background(name, [*words, "--replace"] if replace else words)

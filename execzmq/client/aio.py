@@ -10,7 +10,7 @@ import asyncio
 import signal as signals
 from collections.abc import AsyncGenerator
 from types import TracebackType
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from execzmq import settings
 from execzmq.client import run as runs
@@ -21,7 +21,14 @@ from execzmq.client.signatures import options_from
 from execzmq.errors import ClientClosed, StdinClosed, WaitTimeout
 from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.events import Event, Gap, Output
-from execzmq.types.results import ExitResult, ProcessInfo, ReadResponse, ServerInfo, TerminateReport
+from execzmq.types.results import (
+    ExitResult,
+    ProcessInfo,
+    ProfileInfo,
+    ReadResponse,
+    ServerInfo,
+    TerminateReport,
+)
 
 _ANSWER = 1.0
 """Seconds for the answer of a server that was asked to wait for less than a long poll."""
@@ -281,8 +288,30 @@ class AsyncClient:
         Raises:
             SpawnFailed: it could not be started, by the name of a subclass.
             Conflict: `process_id` or `name` is taken. InvalidRequest. SandboxUnavailable.
+            PermissionRefused: more than the server's profile allows.
         """
         return AsyncProcess(await self.backend.start(start_params(args, options, self.caller())))
+
+    @options_from(StartOptions)
+    async def explain(self, args: Command, **options: Unpack[StartOptions]) -> dict[str, Any]:
+        """Check a start and tell what it would become; nothing is started.
+
+        The keywords are those of `start`. The keys: `argv` (what would be executed), `arguments` (what of
+        it is passed by a descriptor; `None` without a sandbox), `cwd`, `env` (names alone), `sandbox` (what
+        would be applied; `None` = nothing). Words, names and paths are bytes.
+
+        Raises:
+            Conflict, InvalidRequest, PermissionRefused, SandboxUnavailable: as `start` would.
+        """
+        return await self.backend.explain(start_params(args, options, self.caller(), "explain"))
+
+    async def profiles(self) -> list[ProfileInfo]:
+        """Describe the permission profiles that `sandbox` can name, the built-in ones first.
+
+        Raises:
+            InvalidRequest: the server's file of profiles is wrong.
+        """
+        return await self.backend.profiles()
 
     async def attach(self, id_or_name: str) -> AsyncProcess:
         """Find a process: by id first, then by living name, then the newest finished of that name.

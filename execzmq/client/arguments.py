@@ -9,16 +9,16 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, Any, Final, TypeAlias, TypedDict
+from typing import IO, Any, Final, TypeAlias, TypedDict, get_args
 
 from execzmq.errors import InvalidRequest, WorkingDirectoryMissing
 from execzmq.types.params import (
-    SECRET_NAMES,
     Backpressure,
     EnvPolicy,
     ExecParams,
     Lifetime,
     Limits,
+    NetworkMode,
     SandboxIntent,
     StdinKind,
     TtySize,
@@ -51,7 +51,10 @@ class CommonOptions(TypedDict, total=False):
         process_id: id of the caller's choice, `[A-Za-z0-9_-]{1,64}`; `None` = made for you.
         name: a second, readable name, unique among the living.
         sandbox: permission profile; `None` = the server's default.
-        workspace_roots: folders that the sandboxed command may write to; needs `sandbox`.
+        workspace_roots: folders that the sandboxed command may write to; none = its working directory,
+            unless that is / or holds the home.
+        network: `none`, `proxy`, `internet` or `host`; `None` = the profile's.
+        allowed_hosts: what `proxy` lets through: `NAME`, `NAME:PORT` or `*.NAME`; alone it means `proxy`.
         limits: resource limits set before the command's first instruction.
         log_budget: bytes of output that the server keeps at least; `None` = its default.
         umask: file mode mask; `None` or -1 = the server's.
@@ -64,6 +67,8 @@ class CommonOptions(TypedDict, total=False):
     name: str | None
     sandbox: str | None
     workspace_roots: Iterable[Word]
+    network: NetworkMode | None
+    allowed_hosts: Iterable[str] | None
     limits: Limits | None
     log_budget: int | None
     umask: int | None
@@ -77,6 +82,8 @@ COMMON_DEFAULTS: CommonOptions = {
     "name": None,
     "sandbox": None,
     "workspace_roots": (),
+    "network": None,
+    "allowed_hosts": None,
     "limits": None,
     "log_budget": None,
     "umask": None,
@@ -164,24 +171,27 @@ def _own_variables() -> dict[bytes, bytes]:
     return dict(os.environb)  # a Python that keeps them in another way
 
 
-def start_params(args: Command, options: StartOptions, caller: Caller | None) -> ExecParams:
+def start_params(
+    args: Command, options: StartOptions, caller: Caller | None, function: str = "start"
+) -> ExecParams:
     """Return what `start(args, **options)` asks for.
 
     Args:
+        function: that was called.
         caller: `None` where the command runs on another machine.
 
     Raises:
         TypeError: an unknown keyword, or a value of a wrong type.
         InvalidRequest: a value out of range, a NUL byte, a name outside its alphabet.
     """
-    refuse_unknown("start", options, START_DEFAULTS)
+    refuse_unknown(function, options, START_DEFAULTS)
     options = {**START_DEFAULTS, **options}
     argv = argv_of(args, options["shell"])
     tty, stdin = bool(options["tty"]), options["stdin"]
     arg0 = options["arg0"]
     merge = options["stderr"]
     if merge not in (None, STDOUT):
-        raise InvalidRequest("start() knows stderr=STDOUT only; read the streams from the process")
+        raise InvalidRequest(f"{function}() knows stderr=STDOUT only; read the streams from the process")
     return ExecParams(
         argv=argv,
         arg0=None if arg0 is None else _word(arg0, "arg0"),
@@ -209,15 +219,14 @@ def refuse_unknown(function: str, options: Mapping[str, object], known: Mapping[
 
 def common_fields(options: Mapping[str, Any], caller: Caller | None) -> dict[str, Any]:
     """Return the fields of `ExecParams` that `CommonOptions` decides; all of them must be there."""
-    sandbox = options["sandbox"]
     umask = options["umask"]
     return {
         "cwd": _cwd(options["cwd"], caller),
         "env": _env(options["env"], caller),
-        "env_policy": _policy(options["env_policy"]) or _default_policy(sandbox, options["env"], caller),
+        "env_policy": _policy(options["env_policy"]) or _given_policy(options["env"]),
         "process_id": _identifier(options["process_id"], "process_id"),
         "name": _identifier(options["name"], "name"),
-        "sandbox": _sandbox(sandbox, options["workspace_roots"]),
+        "sandbox": _sandbox(options, caller),
         "limits": _instance(options["limits"], "limits", Limits),
         "log_budget": options["log_budget"],
         "umask": None if umask == -1 else umask,
@@ -347,21 +356,39 @@ def _variables(variables: Mapping[Any, Word], what: str) -> dict[bytes, bytes]:
     return encoded
 
 
-def _default_policy(sandbox: str | None, env: Env | None, caller: Caller | None) -> EnvPolicy | None:
-    # The caller's variables are the base by default, and a sandboxed command is not to see its secrets.
-    if caller is None or env is not None or sandbox in (None, "full-access"):
-        return None
-    return EnvPolicy(inherit="core", exclude=SECRET_NAMES)
+def _given_policy(env: Env | None) -> EnvPolicy | None:
+    # What the caller names is passed on as it is; what stands for it is the profile's to shape.
+    return EnvPolicy(inherit="all") if env else None
 
 
-def _sandbox(profile: str | None, roots: Iterable[Word]) -> SandboxIntent | None:
-    if profile is None and roots == ():
-        return None
+def _sandbox(options: Mapping[str, Any], caller: Caller | None) -> SandboxIntent | None:
+    profile, roots, hosts = options["sandbox"], options["workspace_roots"], options["allowed_hosts"]
     if isinstance(roots, str | bytes | os.PathLike):
         raise TypeError("workspace_roots must be a list of paths, not one path")
-    encoded = tuple(_word(root, "workspace_roots") for root in roots)
+    if isinstance(hosts, str | bytes):
+        raise TypeError("allowed_hosts must be a list of names, not one name")
+    encoded = tuple(_root(root, caller) for root in roots)
+    named = None if hosts is None else tuple(map(_host, hosts))
+    network = options["network"]
+    if network is not None:
+        _one_of(network, "network", get_args(NetworkMode))
     if profile is None:
-        if encoded:
-            raise InvalidRequest("workspace_roots needs a sandbox profile that uses them")
+        if encoded or network is not None or named is not None:
+            raise InvalidRequest(
+                "workspace_roots, network and allowed_hosts need a sandbox: name its profile"
+            )
         return None
-    return SandboxIntent(profile, encoded)
+    return SandboxIntent(_identifier(profile, "sandbox") or "", encoded, network, named)
+
+
+def _root(root: Word, caller: Caller | None) -> bytes:
+    encoded = _word(root, "workspace_roots")
+    if caller is None or caller.cwd is None or os.path.isabs(encoded):
+        return encoded
+    return os.path.join(caller.cwd, encoded)
+
+
+def _host(host: object) -> str:
+    if not isinstance(host, str):
+        raise TypeError(f"a name in allowed_hosts must be a str, not {type(host).__name__}")
+    return host

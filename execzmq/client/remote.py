@@ -18,8 +18,10 @@ from execzmq.client.writer import Writer
 from execzmq.connection import ConnectionInfo, folder_is_ours, host_id
 from execzmq.errors import ConnectionFailed, ServerLost, VersionMismatch, WrongEpoch
 from execzmq.protocol.values import (
+    explanation_from_wire,
     params_to_wire,
     process_info_from_wire,
+    profile_from_wire,
     report_from_wire,
     server_info_from_wire,
 )
@@ -30,6 +32,7 @@ from execzmq.types.params import ExecParams
 from execzmq.types.results import (
     ExitResult,
     ProcessInfo,
+    ProfileInfo,
     ReadResponse,
     ServerInfo,
     TerminateReport,
@@ -154,6 +157,16 @@ class RemoteBackend:
         if params.stdin == "pipe" or params.tty:
             process.begin_writing(is_first=not process.is_repeat)
         return process
+
+    async def explain(self, params: ExecParams) -> dict[str, Any]:
+        """Tell what a start would become; see `ExecBackend`."""
+        content, buffers = params_to_wire(params)
+        return explanation_from_wire((await self._connection.call("explain", content, buffers)).content)
+
+    async def profiles(self) -> list[ProfileInfo]:
+        """Describe the permission profiles; see `ExecBackend`."""
+        answer = await self._connection.call("profiles", {})
+        return [profile_from_wire(value) for value in answer.content["profiles"]]
 
     async def attach(self, id_or_name: str) -> RemoteProcess:
         """Find a process; see `ExecBackend`."""

@@ -21,7 +21,14 @@ from execzmq.client.run import CompletedProcess
 from execzmq.client.signatures import options_from
 from execzmq.errors import ClientClosed
 from execzmq.types.events import Event, Gap, Output
-from execzmq.types.results import ExitResult, ProcessInfo, ReadResponse, ServerInfo, TerminateReport
+from execzmq.types.results import (
+    ExitResult,
+    ProcessInfo,
+    ProfileInfo,
+    ReadResponse,
+    ServerInfo,
+    TerminateReport,
+)
 
 T = TypeVar("T")
 
@@ -184,8 +191,30 @@ class Client:
         Raises:
             SpawnFailed: it could not be started, by the name of a subclass.
             Conflict: `process_id` or `name` is taken. InvalidRequest. SandboxUnavailable.
+            PermissionRefused: more than the server's profile allows.
         """
         return Process(self._call(self._client.start(args, **options)), self)
+
+    @options_from(StartOptions)
+    def explain(self, args: Command, **options: Unpack[StartOptions]) -> dict[str, Any]:
+        """Check a start and tell what it would become; nothing is started.
+
+        The keywords are those of `start`. The keys: `argv` (what would be executed), `arguments` (what of
+        it is passed by a descriptor; `None` without a sandbox), `cwd`, `env` (names alone), `sandbox` (what
+        would be applied; `None` = nothing). Words, names and paths are bytes.
+
+        Raises:
+            Conflict, InvalidRequest, PermissionRefused, SandboxUnavailable: as `start` would.
+        """
+        return self._call(self._client.explain(args, **options))
+
+    def profiles(self) -> list[ProfileInfo]:
+        """Describe the permission profiles that `sandbox` can name, the built-in ones first.
+
+        Raises:
+            InvalidRequest: the server's file of profiles is wrong.
+        """
+        return self._call(self._client.profiles())
 
     def attach(self, id_or_name: str) -> Process:
         """Find a process: by id first, then by living name, then the newest finished of that name.

@@ -41,7 +41,10 @@ _MOST_STEPS = 1 << 25
 
 
 def build_env(
-    base: Mapping[bytes, bytes], policy: EnvPolicy | None, mark: bytes | None
+    base: Mapping[bytes, bytes],
+    policy: EnvPolicy | None,
+    mark: bytes | None,
+    profile: EnvPolicy | None = None,
 ) -> dict[bytes, bytes]:
     """Return the variables of a process: `base` shaped by `policy`, and the mark.
 
@@ -49,14 +52,17 @@ def build_env(
 
     Args:
         base: the variables that the client gave, or those of this machine.
-        policy: `None` = the base as it is.
+        policy: the client's; `None` = what the profile makes of the base.
         mark: value of `EXECZMQ_PROCESS`, as `ProcessSpec.mark` names it; `None` = no mark.
+        profile: applied first, unless the client's policy itself says what is inherited; `None` = none.
 
     Raises:
         InvalidRequest: a name is empty or has `=` or NUL in it, or a value has NUL; names the entry, never
             its value.
         LimitExceeded: so many variables cannot be matched with so many patterns.
     """
+    if profile is not None and base and (policy is None or policy.inherit == "profile"):
+        base = _shape(base, profile)
     env = dict(base) if policy is None else _shape(base, policy)
     _check_all(env)
     if env and mark is not None:

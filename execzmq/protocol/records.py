@@ -26,8 +26,10 @@ from execzmq.types.params import (
     Backpressure,
     EnvPolicy,
     ExecParams,
+    Inherit,
     Lifetime,
     Limits,
+    NetworkMode,
     SandboxIntent,
     StdinKind,
 )
@@ -36,6 +38,7 @@ from execzmq.types.results import (
     ExitResult,
     ProcessInfo,
     ProcessRef,
+    ProfileInfo,
     ServerInfo,
     State,
     TerminateReport,
@@ -100,6 +103,9 @@ SERVER_INFO = Record(
         "statistics": COUNTS,
     },
 )
+PROFILE_INFO = Record(
+    ProfileInfo, {"name": TEXT, "description": READABLE, "is_default": BOOLEAN, "fields": PLAIN}
+)
 _REFS = ListOf(Record(ProcessRef, {"pid": INTEGER, "command": READABLE}))
 REPORT = Record(
     TerminateReport, {"signalled": _REFS, "ended": _REFS, "survivors": _REFS, "unattributed": _REFS}
@@ -107,7 +113,7 @@ REPORT = Record(
 ENV_POLICY = Record(
     EnvPolicy,
     {
-        "inherit": OneOf(("all", "core", "none")),
+        "inherit": OneOf(get_args(Inherit)),
         "exclude": _TEXTS,
         "set": _VARIABLES,
         "include_only": _TEXTS,
@@ -117,7 +123,15 @@ LIMITS = Record(
     Limits,
     {name: Optional(INTEGER) for name in ("memory", "cpu", "processes", "file_size", "descriptors")},
 )
-SANDBOX = Record(SandboxIntent, {"profile": TEXT, "workspace_roots": _BYTES_LIST})
+SANDBOX = Record(
+    SandboxIntent,
+    {
+        "profile": TEXT,
+        "workspace_roots": _BYTES_LIST,
+        "network": Optional(OneOf(get_args(NetworkMode))),
+        "allowed_hosts": Optional(_TEXTS),
+    },
+)
 PARAMS = Record(
     ExecParams,
     {

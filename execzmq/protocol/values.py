@@ -19,6 +19,7 @@ from execzmq.protocol.records import (
     EVENTS,
     PARAMS,
     PROCESS_INFO,
+    PROFILE_INFO,
     REPORT,
     SERVER_INFO,
 )
@@ -26,7 +27,7 @@ from execzmq.protocol.wire import Frame, Message
 from execzmq.settings import MAX_EVENT, PAGE_EVENTS
 from execzmq.types.events import Event, Gap, Output
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ProcessInfo, ReadResponse, ServerInfo, TerminateReport
+from execzmq.types.results import ProcessInfo, ProfileInfo, ReadResponse, ServerInfo, TerminateReport
 
 Content: TypeAlias = dict[str, Any]
 
@@ -111,6 +112,26 @@ def server_info_from_wire(value: object) -> ServerInfo:
         RemoteProtocolError: a field is missing or of a wrong type.
     """
     return SERVER_INFO.read(value, "info_reply")
+
+
+def profile_to_wire(profile: ProfileInfo) -> Content:
+    """Return the map of a profile."""
+    return PROFILE_INFO.write(profile)
+
+
+def profile_from_wire(value: object) -> ProfileInfo:
+    """Return the profile in a map.
+
+    Raises:
+        RemoteProtocolError: a field is missing or of a wrong type.
+    """
+    return PROFILE_INFO.read(value, "profile")
+
+
+def explanation_from_wire(content: Content) -> Content:
+    """Return what an `explain_reply` says, with every key."""
+    lines = METHODS["explain"].reply
+    return {name: content.get(name) for name in (line.partition(":")[0].removesuffix("?") for line in lines)}
 
 
 def report_to_wire(report: TerminateReport) -> Content:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from execzmq.errors import InvalidRequest
-from execzmq.sandbox.profile_file import parse_profiles
 from execzmq.sandbox.profiles import PermissionProfile, builtin_profiles, find_profile
 from execzmq.settings import MIB
 
@@ -34,7 +33,7 @@ class ProfileStore:
     def __init__(self, path: Path | None = None, home: bytes | None = None) -> None:
         self.path = profiles_path() if path is None else path
         self.home = os.path.expanduser(b"~") if home is None else home
-        self._builtin = builtin_profiles(self.home)
+        self.builtin = builtin_profiles(self.home)
         self._read: tuple[tuple[int, ...], dict[str, PermissionProfile]] | None = None
 
     def get(self, name: str) -> PermissionProfile:
@@ -43,7 +42,7 @@ class ProfileStore:
         Raises:
             InvalidRequest: there is none, or the file is wrong or open to others.
         """
-        return self._builtin[name] if name in self._builtin else find_profile(name, self.all())
+        return self.builtin[name] if name in self.builtin else find_profile(name, self.all())
 
     def all(self) -> dict[str, PermissionProfile]:
         """Return every profile, the built-in ones first.
@@ -54,7 +53,7 @@ class ProfileStore:
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
-            return self._builtin
+            return self.builtin
         except OSError as error:
             raise self._bad(f"it cannot be read ({error.strerror})") from None
         try:
@@ -72,6 +71,9 @@ class ProfileStore:
         return self._read[1]
 
     def _parsed(self, data: bytes) -> dict[str, PermissionProfile]:
+        # Most users have no such file, and what reads it takes long to load.
+        from execzmq.sandbox.profile_file import parse_profiles
+
         try:
             return parse_profiles(data.decode(), self.home, str(self.path))
         except UnicodeDecodeError:

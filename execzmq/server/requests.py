@@ -13,7 +13,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from execzmq.errors import InvalidRequest
 from execzmq.settings import GIB, LEASE, LONG_POLL, MIB, PAGE
-from execzmq.types.params import EnvPolicy, ExecParams, Limits, SandboxIntent, TtySize
+from execzmq.types.params import (
+    EnvPolicy,
+    ExecParams,
+    Inherit,
+    Limits,
+    NetworkMode,
+    SandboxIntent,
+    TtySize,
+)
 
 _MOST_FIELDS = 64
 _MOST_CURSORS = 4096
@@ -47,6 +55,7 @@ Side = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 Signal = Annotated[int, Field(ge=1, le=64)]
 Patterns = Annotated[list[Annotated[str, Field(max_length=256)]], _at_most(256)]
+Hosts = Annotated[list[Annotated[str, Field(max_length=300)]], _at_most(256)]
 Ids = Annotated[list[Annotated[str, Field(max_length=256)]], _at_most(1024)]
 Variables = Annotated[dict[bytes, bytes], BeforeValidator(_of_bytes)]
 
@@ -71,7 +80,7 @@ class Nothing(Request):
 class EnvPolicyFields(Request):
     """How the variables are made."""
 
-    inherit: Literal["all", "core", "none"] = "all"
+    inherit: Inherit = "profile"
     exclude: Patterns = []
     set: Variables = {}
     include_only: Patterns = []
@@ -104,12 +113,23 @@ class SandboxFields(Request):
 
     profile: Word
     workspace_roots: Annotated[list[bytes], _at_most(256)] = []
+    network: NetworkMode | None = None
+    allowed_hosts: Hosts | None = None
+
+    def intent(self) -> SandboxIntent:
+        """Return the intent as the core takes it."""
+        hosts = self.allowed_hosts
+        return SandboxIntent(
+            self.profile,
+            tuple(self.workspace_roots),
+            self.network,
+            None if hosts is None else tuple(hosts),
+        )
 
 
-class Start(Request):
-    """Start a command."""
+class Explain(Request):
+    """Explain a start."""
 
-    epoch: Epoch
     process_id: Word | None = None
     name: Word | None = None
     argv: Annotated[list[bytes], Field(min_length=1, max_length=1 << 20), BeforeValidator(_of_bytes)]
@@ -155,8 +175,14 @@ class Start(Request):
             umask=self.umask,
             arg0=self.arg0,
             limits=Limits(**limits.model_dump()) if limits else None,
-            sandbox=SandboxIntent(sandbox.profile, tuple(sandbox.workspace_roots)) if sandbox else None,
+            sandbox=sandbox.intent() if sandbox else None,
         )
+
+
+class Start(Explain):
+    """Start a command."""
+
+    epoch: Epoch
 
 
 class List(Request):
@@ -271,6 +297,8 @@ MODELS: Mapping[str, type[Request]] = {
     "kernel_info": Nothing,
     "info": Nothing,
     "start": Start,
+    "explain": Explain,
+    "profiles": Nothing,
     "list": List,
     "describe": Describe,
     "read": Read,
@@ -287,7 +315,7 @@ MODELS: Mapping[str, type[Request]] = {
     "write": Write,
 }
 
-MOST_BUFFERS = {"start": 1, "write": 1}
+MOST_BUFFERS = {"start": 1, "explain": 1, "write": 1}
 LARGEST_BUFFER = 4 * MIB
 
 

@@ -7,11 +7,18 @@ calls cancels the waiting, never the command.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from execzmq.types.events import Event
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ExitResult, ProcessInfo, ReadResponse, ServerInfo, TerminateReport
+from execzmq.types.results import (
+    ExitResult,
+    ProcessInfo,
+    ProfileInfo,
+    ReadResponse,
+    ServerInfo,
+    TerminateReport,
+)
 
 
 class ExecProcess(Protocol):
@@ -117,6 +124,25 @@ class ExecBackend(Protocol):
         Raises:
             SpawnFailed and its subclasses: it could not be started, by name.
             Conflict: the process_id or name is taken. InvalidRequest. SandboxUnavailable.
+            PermissionRefused: more than the server's profile allows.
+        """
+
+    async def explain(self, params: ExecParams) -> dict[str, Any]:
+        """Check a start and return what it would become, without starting anything.
+
+        Keys: `argv` (what would be executed, as a list of bytes), `arguments` (what of it is passed by a
+        descriptor, a list of bytes; `None` without a sandbox), `cwd` (bytes), `env` (names alone, a list of
+        bytes), `sandbox` (what would be applied; `None` = nothing).
+
+        Raises:
+            Conflict, InvalidRequest, PermissionRefused, SandboxUnavailable: as `start` would.
+        """
+
+    async def profiles(self) -> list[ProfileInfo]:
+        """Describe the permission profiles, the built-in ones first.
+
+        Raises:
+            InvalidRequest: the file of profiles is wrong.
         """
 
     async def attach(self, id_or_name: str) -> ExecProcess:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 Lifetime = Literal["server", "client"]
 Backpressure = Literal["spill", "pause"]
 StdinKind = Literal["null", "pipe", "data"]
+Inherit = Literal["all", "core", "none", "profile"]
 NetworkMode = Literal["none", "proxy", "internet", "host"]
 
 
@@ -40,14 +41,15 @@ SECRET_NAMES: tuple[str, ...] = (
 class EnvPolicy:
     """How the variables of a process are made from the base.
 
-    Applied in this order: `inherit` picks from the base (`all`, `core`, or `none`), names that match a
-    pattern of `exclude` go, `set` is added, and if `include_only` is not empty all that match none of its
-    patterns go. Patterns are `fnmatch` patterns, compared without regard to case.
+    Applied in this order: `inherit` picks from the base (`all`, `core`, `none`, or what the permission
+    `profile` makes of it, which without a sandbox is all), names that match a pattern of `exclude` go, `set`
+    is added, and if `include_only` is not empty all that match none of its patterns go. Patterns are
+    `fnmatch` patterns, compared without regard to case.
 
     Names and values of `set` are str, bytes or paths, as `env` takes them; in `ExecParams` they are bytes.
     """
 
-    inherit: Literal["all", "core", "none"] = "all"
+    inherit: Inherit = "profile"
     exclude: tuple[str, ...] = ()
     set: Mapping[Any, str | bytes | os.PathLike[Any]] = field(default_factory=dict)
     include_only: tuple[str, ...] = ()
@@ -103,7 +105,7 @@ class ExecParams:
         name: a second, readable name, unique among the living; `None` = none.
         cwd: working directory on the machine where the command runs; `None` = the base of that machine.
         env: the base of the variables; `None` = the base of that machine.
-        env_policy: applied to the base; `None` = taken as it is.
+        env_policy: applied to the base; `None` = what the permission profile makes of it, else as it is.
         stdin: `null` (end of file at once), `pipe` (written to later) or `data` (exactly `stdin_data`).
         tty: give the command a terminal of `tty_size`; stdin is the terminal, stderr merges into stdout.
         tty_echo: whether the terminal echoes what is written to it.

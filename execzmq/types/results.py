@@ -137,6 +137,23 @@ class ProcessInfo:
 
 
 @dataclass(slots=True, frozen=True)
+class ProfileInfo:
+    """One permission profile that a server has.
+
+    Args:
+        name: what `sandbox` names.
+        description: one line; may be empty.
+        is_default: what a start without a profile gets; no client gets more.
+        fields: what it allows, by the names that the file of profiles has; paths are bytes.
+    """
+
+    name: str
+    description: str
+    is_default: bool
+    fields: dict[str, Any]
+
+
+@dataclass(slots=True, frozen=True)
 class ServerInfo:
     """What a server says of itself; `statistics` are counters since its start."""
 

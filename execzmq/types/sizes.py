@@ -18,3 +18,14 @@ def parse_size(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is no size: write bytes, or a number with K, M, G or T such as 512M")
     return int(match[1]) << 10 * _POWERS[match[2].upper()]
+
+
+def parse_count(text: str) -> int:
+    """Return the number that a text means.
+
+    Raises:
+        ValueError: it is none, or negative.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ValueError(f"{text!r} is no whole number of 0 or more")
+    return int(text)

@@ -21,6 +21,8 @@ HANDLERS: dict[str, _Function] = {
     "info": about.info,
     "doctor": about.doctor,
     "start": processes.start,
+    "explain": processes.explain,
+    "profiles": about.profiles,
     "list": processes.list_processes,
     "describe": processes.describe,
     "read": processes.read,

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from execzmq.protocol.values import server_info_to_wire
+from execzmq.protocol.values import profile_to_wire, server_info_to_wire
 from execzmq.server.context import Context
 from execzmq.server.dispatch import Caller, Reply
 from execzmq.server.requests import Nothing
@@ -59,6 +59,15 @@ def info(context: Context, caller: Caller, request: Nothing, buffers: Sequence[A
         statistics=context.statistics(),
     )
     return Reply(server_info_to_wire(described))
+
+
+def profiles(context: Context, caller: Caller, request: Nothing, buffers: Sequence[Any]) -> Awaitable[Reply]:
+    """Describe the permission profiles."""
+
+    async def answer() -> Reply:
+        return Reply({"profiles": [profile_to_wire(one) for one in await context.backend.profiles()]})
+
+    return answer()
 
 
 def doctor(context: Context, caller: Caller, request: Nothing, buffers: Sequence[Any]) -> Awaitable[Reply]:

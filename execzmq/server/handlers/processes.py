@@ -31,11 +31,7 @@ def start(
     context: Context, caller: Caller, request: requests.Start, buffers: Sequence[Any]
 ) -> Reply | Later | Awaitable[Reply]:
     """Start a command, or answer as before where the same request comes again."""
-    if (request.stdin == "data") != bool(buffers):
-        raise InvalidRequest(
-            "start: stdin 'data' and one buffer belong together", fields={"stdin": "no buffer"}
-        )
-    params = request.params(bytes(buffers[0]) if buffers else b"")
+    params = _params(request, buffers)
     preparing = context.backend.prepare(params)
     if preparing is not None:
         return _start_confined(context, caller.session, params, preparing)
@@ -52,6 +48,26 @@ async def _start_confined(
     if starting is not None:
         await starting
     return _started(process, repeated)
+
+
+def explain(
+    context: Context, caller: Caller, request: requests.Explain, buffers: Sequence[Any]
+) -> Awaitable[Reply]:
+    """Tell what a start would become."""
+    params = _params(request, buffers)
+
+    async def answer() -> Reply:
+        return Reply(await context.backend.explain(params))
+
+    return answer()
+
+
+def _params(request: requests.Explain, buffers: Sequence[Any]) -> ExecParams:
+    if (request.stdin == "data") != bool(buffers):
+        raise InvalidRequest(
+            "start: stdin 'data' and one buffer belong together", fields={"stdin": "no buffer"}
+        )
+    return request.params(bytes(buffers[0]) if buffers else b"")
 
 
 def _started(process: ManagedProcess, repeated: bool) -> Reply:

@@ -1,0 +1,104 @@
+"""Own what a server offers: its default profile, which is its ceiling too, and the profiles to be named.
+
+Reads the file of profiles through its store; decides nothing that `narrowing` does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from execzmq.sandbox.model import Permissions
+from execzmq.sandbox.narrowing import Place, permissions_for
+from execzmq.sandbox.profile_store import ProfileStore
+from execzmq.sandbox.profiles import PermissionProfile
+from execzmq.types.params import ExecParams, SandboxIntent
+from execzmq.types.results import ProfileInfo
+
+
+class Offer:
+    """The profiles of one server; the default one stays as it was when the server began.
+
+    Args:
+        default: name of the profile of a start that names none.
+        store: where profiles are found; `None` = the user's own file.
+
+    Raises:
+        InvalidRequest: there is no such profile, or the file is wrong.
+    """
+
+    def __init__(self, default: str, store: ProfileStore | None = None) -> None:
+        self._store = ProfileStore() if store is None else store
+        self.ceiling = self._store.get(default)
+
+    @property
+    def home(self) -> bytes:
+        """Return the home of the server's user."""
+        return self._store.home
+
+    def permissions(self, params: ExecParams, cwd: bytes) -> Permissions | None:
+        """Return what a start may do, `None` where it is not confined.
+
+        Args:
+            cwd: where it will run.
+
+        Raises:
+            InvalidRequest, PermissionRefused: as `permissions_for`; the file of profiles is wrong.
+        """
+        return permissions_for(
+            params.sandbox,
+            ceiling=self.ceiling,
+            profiles=self._named(params.sandbox),
+            place=Place(cwd, self._store.home),
+            limits=params.limits,
+            log_budget=params.log_budget,
+        )
+
+    def describe(self) -> list[ProfileInfo]:
+        """Describe every profile, the built-in ones first.
+
+        Raises:
+            InvalidRequest: the file of profiles is wrong.
+        """
+        profiles = {**self._store.all(), self.ceiling.name: self.ceiling}
+        return [
+            ProfileInfo(one.name, one.description, one.name == self.ceiling.name, fields_of(one))
+            for one in profiles.values()
+        ]
+
+    def _named(self, intent: SandboxIntent | None) -> Mapping[str, PermissionProfile]:
+        """Return the profile that is named, without a look at the file where it need not be looked at."""
+        if intent is None or intent.profile == self.ceiling.name:
+            return {self.ceiling.name: self.ceiling}
+        if intent.profile in self._store.builtin:
+            return self._store.builtin
+        return self._store.all()
+
+
+def fields_of(profile: PermissionProfile) -> dict[str, Any]:
+    """Return what a profile says, by the names of its file; of the variables that it sets the names alone."""
+    if not profile.is_confined:
+        return {"confined": False}
+    policy = profile.env_policy
+    return {
+        "confined": True,
+        "readable": [profile.read, *profile.readable],
+        "writable": list(profile.writable),
+        "workspaces": ["any"] if profile.workspaces == "any" else list(profile.workspaces),
+        "denied": list(profile.denied),
+        "protected": list(profile.protected),
+        "protect_git": profile.protect_git,
+        "network": profile.network.mode,
+        "allowed_hosts": list(profile.network.hosts),
+        "tmp": profile.tmp_bytes,
+        "limits": {**asdict(profile.limits), "output": profile.output_bytes},
+        "require_limits": profile.require_limits,
+        "allow_debug": profile.allow_debug,
+        "env": {
+            "inherit": policy.inherit,
+            "exclude": list(policy.exclude),
+            "set": list(policy.set),
+            "include_only": list(policy.include_only),
+        },
+    }
