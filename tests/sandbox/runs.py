@@ -23,8 +23,8 @@ from execzmq.sandbox.model import Access, Network, Permissions
 from execzmq.sandbox.outside import Host
 from execzmq.sandbox.verdict import Ending, judge
 from execzmq.types.params import Limits
-from tests.sandbox.bare import TMP_BYTES, Bare, run
 from tests.sandbox.cases import Case, User, load
+from tests.sandbox.wrapped import TMP_BYTES, Bare, run
 
 NOBODY, OTHER = 65534, 12345
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
