@@ -13,7 +13,7 @@ import pytest
 from execzmq.errors import InvalidRequest, SandboxUnavailable
 from execzmq.sandbox import limits as module
 from execzmq.sandbox.cgroups import Cgroups, Place
-from execzmq.sandbox.limits import LimitPlan, Rlimit, check, plan
+from execzmq.sandbox.limits import LimitPlan, Rlimit, check, counts_processes, plan
 from execzmq.types.params import Limits
 from tests.sandbox.jail import MIB, NOBODY, Ended, as_user, confine, names_in, python
 
@@ -55,13 +55,13 @@ print('all four')
 
 def test_nothing_asked_leaves_no_core() -> None:
     """Without any limit there is still no core dump."""
-    assert plan(Limits(), BOTH, 0) == LimitPlan((NO_CORE,), {}, ())
+    assert plan(Limits(), BOTH, counts=False) == LimitPlan((NO_CORE,), {}, ())
 
 
-@pytest.mark.parametrize("uid", [0, 1000])
-def test_a_group_keeps_what_it_can(uid: int) -> None:
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_group_keeps_what_it_can(counts: bool) -> None:
     """A control group bounds memory and processes of the whole sandbox; the rest is each process's."""
-    found = plan(ALL, BOTH, uid)
+    found = plan(ALL, BOTH, counts=counts)
     assert found.rlimits == (
         NO_CORE,
         Rlimit(resource.RLIMIT_CPU, 3, 4),
@@ -80,7 +80,7 @@ def test_a_group_keeps_what_it_can(uid: int) -> None:
 
 def test_an_ordinary_user_without_a_group() -> None:
     """Then memory is each process's address space, which bounds no sandbox; processes are still counted."""
-    found = plan(ALL, (), 1000)
+    found = plan(ALL, (), counts=True)
     assert Rlimit(resource.RLIMIT_AS, 100 * MIB, 100 * MIB) in found.rlimits
     assert Rlimit(resource.RLIMIT_NPROC, 8, 8) in found.rlimits
     assert (found.enforced["memory"], found.enforced["processes"]) == ("process", "sandbox")
@@ -89,24 +89,33 @@ def test_an_ordinary_user_without_a_group() -> None:
 
 def test_root_without_a_group() -> None:
     """Nobody counts root's processes."""
-    found = plan(ALL, (), 0)
+    found = plan(ALL, (), counts=False)
     assert "processes" not in found.enforced
     assert found.missing == ("memory", "processes")
     assert all(limit.kind != resource.RLIMIT_NPROC for limit in found.rlimits)
 
 
+def test_whose_processes_are_counted() -> None:
+    """Those of one sandbox alone are, since Linux 5.14, except for root."""
+    assert counts_processes(1000, "6.18.44-generic")
+    assert counts_processes(1000, "5.14.0")
+    assert not counts_processes(1000, "5.10.0-8-amd64")
+    assert not counts_processes(1000, "?")
+    assert not counts_processes(0, "6.18.44")
+
+
 def test_required_limits_that_are_missing() -> None:
     """What was required and cannot be had is refused, by name and with what helps."""
-    check(plan(ALL, BOTH, 0), "start this")
+    check(plan(ALL, BOTH, counts=False), "start this")
     with pytest.raises(SandboxUnavailable, match=r"\(processes\): start this") as caught:
-        check(plan(Limits(processes=3, cpu=1), (), 0), "start this")
+        check(plan(Limits(processes=3, cpu=1), (), counts=False), "start this")
     assert caught.value.missing == ["processes"]
 
 
 def test_too_few_descriptors() -> None:
     """With fewer than bubblewrap itself needs it would fail half-way."""
     with pytest.raises(InvalidRequest, match="16"):
-        plan(Limits(descriptors=15), BOTH, 0)
+        plan(Limits(descriptors=15), BOTH, counts=False)
 
 
 # that it holds
