@@ -189,9 +189,10 @@ async def enforce(
     counts = counts_processes(uid, os.uname().release)
     if required:
         check(plan(limits, cgroups.controllers, counts=counts), cgroups.reason)
-    cgroup = _group(pid, key, limits, cgroups)
+    cgroup = _group(key, limits, cgroups)
     try:
-        found = plan(limits, () if cgroup is None else cgroups.controllers, counts=counts)
+        controllers = frozenset() if cgroup is None else cgroup.add(pid)
+        found = plan(limits, controllers, counts=counts)
         if required:
             check(found, cgroups.reason)
         apply(pid, found)
@@ -200,22 +201,16 @@ async def enforce(
             cgroup.kill()
             await cgroup.remove()
         raise
-    return Enforced(found, cgroup)
+    return Enforced(found, cgroup if controllers else None)
 
 
-def _group(pid: int, key: str, limits: Limits, cgroups: Cgroups) -> Cgroup | None:
+def _group(key: str, limits: Limits, cgroups: Cgroups) -> Cgroup | None:
     if not cgroups.controllers:
         return None
     try:
-        cgroup = cgroups.create(key, limits)
+        return cgroups.create(key, limits)
     except OSError:
         return None
-    try:
-        cgroup.add(pid)
-    except OSError:
-        cgroup.remove_now()
-        return None
-    return cgroup
 
 
 def apply(pid: int, found: LimitPlan) -> None:

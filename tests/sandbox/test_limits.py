@@ -1,5 +1,6 @@
 """Limits of a sandbox: what is decided, and that it holds, as root and as an ordinary user."""
 
+import asyncio
 import os
 import resource
 import shutil
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from execzmq.errors import InvalidRequest, SandboxUnavailable
+from execzmq.sandbox import cgroups
 from execzmq.sandbox import limits as module
 from execzmq.sandbox.cgroups import Cgroups, Place
-from execzmq.sandbox.limits import LimitPlan, Rlimit, check, counts_processes, plan
+from execzmq.sandbox.limits import LimitPlan, Rlimit, check, counts_processes, enforce, plan
 from execzmq.types.params import Limits
-from tests.sandbox.jail import MIB, NOBODY, Ended, as_user, confine, names_in, python
+from tests.sandbox.jail import MIB, NOBODY, Ended, as_user, confine, held, names_in, python
 
 ALL = Limits(memory=100 * MIB, cpu=3, processes=7, file_size=5, descriptors=64)
 BOTH = ("memory", "pids")
@@ -272,3 +274,76 @@ def test_least_descriptors_are_enough(who: Who, workspace: Path) -> None:
     """With the fewest that may be asked for a sandbox can be built."""
     limits = Limits(descriptors=module.LEAST_DESCRIPTORS)
     assert who.confine(["true"], limits, workspace).code == 0
+
+
+def test_no_way_out_of_the_group(who: Who, workspace: Path) -> None:
+    """What runs inside can neither leave its control group nor raise its limits, whoever owns the files."""
+    code = (
+        "import glob, os\nopened = []\n"
+        "for name in ('cgroup.procs', 'tasks', 'pids.max', 'memory.limit_in_bytes', 'memory.max'):\n"
+        "  for path in glob.glob('/sys/fs/cgroup/**/' + name, recursive=True):\n"
+        "    try: opened.append(os.open(path, os.O_WRONLY))\n"
+        "    except OSError: pass\n"
+        "print(opened)"
+    )
+    ended = who.confine(python(code), Limits(memory=160 * MIB, processes=64), workspace)
+    assert ended.output == "[]\n"
+
+
+def test_a_required_limit_that_is_missing_starts_nothing(who: Who, workspace: Path) -> None:
+    """The refusal comes before the command runs, and leaves no control group."""
+
+    def refused() -> tuple[str, ...]:
+        with held(["touch", "ran"], str(workspace)) as sandbox:
+            try:
+                enforced = asyncio.run(
+                    enforce(sandbox.pid, "life", ALL, who.cgroups, os.geteuid(), required=True)
+                )
+            except SandboxUnavailable as error:
+                return tuple(error.missing)
+        assert enforced.cgroup is not None
+        assert asyncio.run(enforced.cgroup.remove())
+        return ()
+
+    missing = as_user(who.uid, refused)
+    expected = [] if has(who, "memory") else ["memory"]
+    if not has(who, "pids") and who.uid == 0:
+        expected.append("processes")
+    assert list(missing) == expected
+    assert names_in(workspace) == []
+    assert who.cgroups.recover() == ({}, [])
+
+
+def test_a_sandbox_that_has_ended(who: Who, workspace: Path) -> None:
+    """Limits of what has ended cannot be set; that is said, and leaves no control group."""
+
+    def ended() -> None:
+        with held(["true"], str(workspace)) as sandbox:
+            sandbox.close()
+            with pytest.raises(ProcessLookupError):
+                asyncio.run(enforce(sandbox.pid, "life", ALL, who.cgroups, os.geteuid()))
+
+    as_user(who.uid, ended)
+    assert who.cgroups.recover() == ({}, [])
+
+
+def test_a_group_that_takes_nobody(who: Who, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the process may not be put into its group, resource limits take its place, and that is said."""
+    monkeypatch.setattr(cgroups, "_write", refuse_processes)
+
+    def limited() -> LimitPlan:
+        with held(["true"], str(workspace)) as sandbox:
+            enforced = asyncio.run(enforce(sandbox.pid, "life", ALL, who.cgroups, os.geteuid()))
+            assert enforced.cgroup is None
+            return enforced.plan
+
+    counts = counts_processes(who.uid, os.uname().release)
+    assert as_user(who.uid, limited) == plan(ALL, (), counts=counts)
+    assert who.cgroups.recover() == ({}, [])
+
+
+def refuse_processes(folder: str, name: str, value: str) -> None:
+    """Write as ever, but no process into a group."""
+    if name == "cgroup.procs":
+        raise PermissionError
+    Path(folder, name).write_text(value)
