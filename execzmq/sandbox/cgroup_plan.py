@@ -25,6 +25,8 @@ OWN_PROCESSES = 1
 """Processes of a sandbox that are not the command's: its pid 1."""
 
 _UNIFIED = ""
+_MOST_PROCESSES = 4_194_304
+"""The kernel's PID_MAX_LIMIT: it refuses to write more."""
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -132,7 +134,7 @@ def writes(version: int, controllers: Iterable[str], limits: Limits) -> list[Wri
     if limits.memory is not None and "memory" in controllers:
         found += _memory(version, limits.memory)
     if limits.processes is not None and "pids" in controllers:
-        found.append(Write("pids.max", str(limits.processes + OWN_PROCESSES)))
+        found.append(Write("pids.max", str(min(limits.processes + OWN_PROCESSES, _MOST_PROCESSES))))
     return found
 
 

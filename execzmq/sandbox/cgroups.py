@@ -52,15 +52,26 @@ class Cgroup:
     def __init__(self, folders: dict[Place, str]) -> None:
         self._folders = folders
 
-    def add(self, pid: int) -> None:
+    def add(self, pid: int) -> frozenset[str]:
         """Put a process into the group; what it starts from then on is in it as well.
 
+        Where this user may not take it out of the group that it is in, the tree's part of the group goes.
+
+        Returns:
+            What now limits it: `memory`, `pids`.
+
         Raises:
-            OSError: it has ended, or this user may not take it out of the group that it is in. It may then
-                be in a part of the trees.
+            ProcessLookupError: it has ended.
         """
-        for folder in self._folders.values():
-            _write(folder, "cgroup.procs", str(pid))
+        for place, folder in list(self._folders.items()):
+            try:
+                _write(folder, "cgroup.procs", str(pid))
+            except ProcessLookupError:
+                raise
+            except OSError:
+                _remove(folder)
+                del self._folders[place]
+        return frozenset(name for place in self._folders for name in place.controllers)
 
     def events(self) -> Events:
         """Return what was counted so far; zeros once the group is removed."""

@@ -6,6 +6,8 @@ limits, which each process has for itself. Knows nothing of how a command is sta
 
 from __future__ import annotations
 
+import os
+import re
 import resource
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -97,12 +99,25 @@ def facts(cgroup: Cgroup | None, enforced: Collection[str]) -> LimitFacts:
     return LimitFacts(*counted, frozenset(enforced))
 
 
-def plan(limits: Limits, controllers: Collection[str], uid: int) -> LimitPlan:
+def counts_processes(uid: int, release: str) -> bool:
+    """Tell whether the resource limit of processes counts those of one sandbox, and only those.
+
+    It is not for root's. Before Linux 5.14 it counted all that a user has, in and outside of sandboxes.
+
+    Args:
+        uid: of the command on the host.
+        release: of the kernel, as `os.uname` tells it.
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    return uid != 0 and numbers is not None and (int(numbers[1]), int(numbers[2])) >= (5, 14)
+
+
+def plan(limits: Limits, controllers: Collection[str], *, counts: bool) -> LimitPlan:
     """Decide what keeps each limit.
 
     Args:
         controllers: what the sandbox's control group limits: `memory`, `pids`.
-        uid: of the command on the host. To root's processes the kernel counts no limit of their number.
+        counts: what `counts_processes` says.
 
     Raises:
         InvalidRequest: with so few descriptors no sandbox can be built.
@@ -120,7 +135,7 @@ def plan(limits: Limits, controllers: Collection[str], uid: int) -> LimitPlan:
         if value is None:
             continue
         in_group = _CONTROLLER.get(name) in controllers
-        is_counted = in_group or name != "processes" or uid != 0
+        is_counted = in_group or name != "processes" or counts
         if is_counted:
             enforced[name] = "sandbox" if in_group or name == "processes" else "process"
         if not is_counted or (name == "memory" and not in_group):
@@ -171,11 +186,13 @@ async def enforce(
         SandboxUnavailable: a required limit does not hold; no control group is left.
         InvalidRequest: as `plan`. OSError: the process has ended; no control group is left.
     """
+    counts = counts_processes(uid, os.uname().release)
     if required:
-        check(plan(limits, cgroups.controllers, uid), cgroups.reason)
-    cgroup = _group(pid, key, limits, cgroups)
+        check(plan(limits, cgroups.controllers, counts=counts), cgroups.reason)
+    cgroup = _group(key, limits, cgroups)
     try:
-        found = plan(limits, () if cgroup is None else cgroups.controllers, uid)
+        controllers = frozenset() if cgroup is None else cgroup.add(pid)
+        found = plan(limits, controllers, counts=counts)
         if required:
             check(found, cgroups.reason)
         apply(pid, found)
@@ -184,22 +201,16 @@ async def enforce(
             cgroup.kill()
             await cgroup.remove()
         raise
-    return Enforced(found, cgroup)
+    return Enforced(found, cgroup if controllers else None)
 
 
-def _group(pid: int, key: str, limits: Limits, cgroups: Cgroups) -> Cgroup | None:
+def _group(key: str, limits: Limits, cgroups: Cgroups) -> Cgroup | None:
     if not cgroups.controllers:
         return None
     try:
-        cgroup = cgroups.create(key, limits)
+        return cgroups.create(key, limits)
     except OSError:
         return None
-    try:
-        cgroup.add(pid)
-    except OSError:
-        cgroup.remove_now()
-        return None
-    return cgroup
 
 
 def apply(pid: int, found: LimitPlan) -> None:

@@ -88,9 +88,12 @@ class Held:
         return code, self._bwrap.stdout.read()
 
     def close(self) -> None:
-        """End the sandbox."""
-        self._kill()
-        os.close(self._pidfd)
+        """End the sandbox; idempotent."""
+        if self._pidfd != -1:
+            self._kill()
+            self._bwrap.wait(timeout=30)
+            os.close(self._pidfd)
+            self._pidfd = -1
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):

@@ -102,6 +102,7 @@ def test_what_is_written() -> None:
     ]
     assert writes(1, ["pids"], limits) == [Write("pids.max", "5")]
     assert writes(2, both, Limits(cpu=1)) == []
+    assert writes(2, both, Limits(processes=1 << 40)) == [Write("pids.max", "4194304")]
 
 
 def test_counters() -> None:

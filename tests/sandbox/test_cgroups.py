@@ -295,7 +295,8 @@ def test_killed_server(real: Cgroups) -> None:
         "from execzmq.types.params import Limits\n"
         "found = Cgroups.find(sys.argv[1])\n"
         "for n in range(5): found.create(f'gone-{n}', Limits(processes=3))\n"
-        "process = subprocess.Popen(['sh', '-c', 'read x; sleep 9 & sleep 9 & sleep 9 & sleep 9'], stdin=0)\n"
+        "line = 'read x; sleep 9 & sleep 9 & sleep 9 & sleep 9'\n"
+        "process = subprocess.Popen(['sh', '-c', line], stdin=0, stderr=subprocess.DEVNULL)\n"
         "found.create('alive', Limits(processes=1)).add(process.pid)\n"
         "print(process.pid, flush=True)\nsys.stdout.close()\nprocess.wait()"
     )

@@ -1,5 +1,6 @@
 """Limits of a sandbox: what is decided, and that it holds, as root and as an ordinary user."""
 
+import asyncio
 import os
 import resource
 import shutil
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from execzmq.errors import InvalidRequest, SandboxUnavailable
+from execzmq.sandbox import cgroups
 from execzmq.sandbox import limits as module
 from execzmq.sandbox.cgroups import Cgroups, Place
-from execzmq.sandbox.limits import LimitPlan, Rlimit, check, plan
+from execzmq.sandbox.limits import LimitPlan, Rlimit, check, counts_processes, enforce, plan
 from execzmq.types.params import Limits
-from tests.sandbox.jail import MIB, NOBODY, Ended, as_user, confine, names_in, python
+from tests.sandbox.jail import MIB, NOBODY, Ended, as_user, confine, held, names_in, python
 
 ALL = Limits(memory=100 * MIB, cpu=3, processes=7, file_size=5, descriptors=64)
 BOTH = ("memory", "pids")
@@ -55,13 +57,13 @@ print('all four')
 
 def test_nothing_asked_leaves_no_core() -> None:
     """Without any limit there is still no core dump."""
-    assert plan(Limits(), BOTH, 0) == LimitPlan((NO_CORE,), {}, ())
+    assert plan(Limits(), BOTH, counts=False) == LimitPlan((NO_CORE,), {}, ())
 
 
-@pytest.mark.parametrize("uid", [0, 1000])
-def test_a_group_keeps_what_it_can(uid: int) -> None:
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_group_keeps_what_it_can(counts: bool) -> None:
     """A control group bounds memory and processes of the whole sandbox; the rest is each process's."""
-    found = plan(ALL, BOTH, uid)
+    found = plan(ALL, BOTH, counts=counts)
     assert found.rlimits == (
         NO_CORE,
         Rlimit(resource.RLIMIT_CPU, 3, 4),
@@ -80,7 +82,7 @@ def test_a_group_keeps_what_it_can(uid: int) -> None:
 
 def test_an_ordinary_user_without_a_group() -> None:
     """Then memory is each process's address space, which bounds no sandbox; processes are still counted."""
-    found = plan(ALL, (), 1000)
+    found = plan(ALL, (), counts=True)
     assert Rlimit(resource.RLIMIT_AS, 100 * MIB, 100 * MIB) in found.rlimits
     assert Rlimit(resource.RLIMIT_NPROC, 8, 8) in found.rlimits
     assert (found.enforced["memory"], found.enforced["processes"]) == ("process", "sandbox")
@@ -89,24 +91,33 @@ def test_an_ordinary_user_without_a_group() -> None:
 
 def test_root_without_a_group() -> None:
     """Nobody counts root's processes."""
-    found = plan(ALL, (), 0)
+    found = plan(ALL, (), counts=False)
     assert "processes" not in found.enforced
     assert found.missing == ("memory", "processes")
     assert all(limit.kind != resource.RLIMIT_NPROC for limit in found.rlimits)
 
 
+def test_whose_processes_are_counted() -> None:
+    """Those of one sandbox alone are, since Linux 5.14, except for root."""
+    assert counts_processes(1000, "6.18.44-generic")
+    assert counts_processes(1000, "5.14.0")
+    assert not counts_processes(1000, "5.10.0-8-amd64")
+    assert not counts_processes(1000, "?")
+    assert not counts_processes(0, "6.18.44")
+
+
 def test_required_limits_that_are_missing() -> None:
     """What was required and cannot be had is refused, by name and with what helps."""
-    check(plan(ALL, BOTH, 0), "start this")
+    check(plan(ALL, BOTH, counts=False), "start this")
     with pytest.raises(SandboxUnavailable, match=r"\(processes\): start this") as caught:
-        check(plan(Limits(processes=3, cpu=1), (), 0), "start this")
+        check(plan(Limits(processes=3, cpu=1), (), counts=False), "start this")
     assert caught.value.missing == ["processes"]
 
 
 def test_too_few_descriptors() -> None:
     """With fewer than bubblewrap itself needs it would fail half-way."""
     with pytest.raises(InvalidRequest, match="16"):
-        plan(Limits(descriptors=15), BOTH, 0)
+        plan(Limits(descriptors=15), BOTH, counts=False)
 
 
 # that it holds
@@ -263,3 +274,76 @@ def test_least_descriptors_are_enough(who: Who, workspace: Path) -> None:
     """With the fewest that may be asked for a sandbox can be built."""
     limits = Limits(descriptors=module.LEAST_DESCRIPTORS)
     assert who.confine(["true"], limits, workspace).code == 0
+
+
+def test_no_way_out_of_the_group(who: Who, workspace: Path) -> None:
+    """What runs inside can neither leave its control group nor raise its limits, whoever owns the files."""
+    code = (
+        "import glob, os\nopened = []\n"
+        "for name in ('cgroup.procs', 'tasks', 'pids.max', 'memory.limit_in_bytes', 'memory.max'):\n"
+        "  for path in glob.glob('/sys/fs/cgroup/**/' + name, recursive=True):\n"
+        "    try: opened.append(os.open(path, os.O_WRONLY))\n"
+        "    except OSError: pass\n"
+        "print(opened)"
+    )
+    ended = who.confine(python(code), Limits(memory=160 * MIB, processes=64), workspace)
+    assert ended.output == "[]\n"
+
+
+def test_a_required_limit_that_is_missing_starts_nothing(who: Who, workspace: Path) -> None:
+    """The refusal comes before the command runs, and leaves no control group."""
+
+    def refused() -> tuple[str, ...]:
+        with held(["touch", "ran"], str(workspace)) as sandbox:
+            try:
+                enforced = asyncio.run(
+                    enforce(sandbox.pid, "life", ALL, who.cgroups, os.geteuid(), required=True)
+                )
+            except SandboxUnavailable as error:
+                return tuple(error.missing)
+        assert enforced.cgroup is not None
+        assert asyncio.run(enforced.cgroup.remove())
+        return ()
+
+    missing = as_user(who.uid, refused)
+    expected = [] if has(who, "memory") else ["memory"]
+    if not has(who, "pids") and who.uid == 0:
+        expected.append("processes")
+    assert list(missing) == expected
+    assert names_in(workspace) == []
+    assert who.cgroups.recover() == ({}, [])
+
+
+def test_a_sandbox_that_has_ended(who: Who, workspace: Path) -> None:
+    """Limits of what has ended cannot be set; that is said, and leaves no control group."""
+
+    def ended() -> None:
+        with held(["true"], str(workspace)) as sandbox:
+            sandbox.close()
+            with pytest.raises(ProcessLookupError):
+                asyncio.run(enforce(sandbox.pid, "life", ALL, who.cgroups, os.geteuid()))
+
+    as_user(who.uid, ended)
+    assert who.cgroups.recover() == ({}, [])
+
+
+def test_a_group_that_takes_nobody(who: Who, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the process may not be put into its group, resource limits take its place, and that is said."""
+    monkeypatch.setattr(cgroups, "_write", refuse_processes)
+
+    def limited() -> LimitPlan:
+        with held(["true"], str(workspace)) as sandbox:
+            enforced = asyncio.run(enforce(sandbox.pid, "life", ALL, who.cgroups, os.geteuid()))
+            assert enforced.cgroup is None
+            return enforced.plan
+
+    counts = counts_processes(who.uid, os.uname().release)
+    assert as_user(who.uid, limited) == plan(ALL, (), counts=counts)
+    assert who.cgroups.recover() == ({}, [])
+
+
+def refuse_processes(folder: str, name: str, value: str) -> None:
+    """Write as ever, but no process into a group."""
+    if name == "cgroup.procs":
+        raise PermissionError
+    Path(folder, name).write_text(value)
