@@ -201,6 +201,15 @@ def socket_folder(name: str) -> Path:
     return Path("/tmp") / f"execzmq-{os.getuid()}" / digest[:16]
 
 
+def hidden_folders() -> list[Path]:
+    """Return where servers of this user have their sockets, state and connection files: no sandbox sees them.
+
+    Those of other Jupyter kernels are among them, which would run what they are sent.
+    """
+    sockets, state = socket_folder(DEFAULT_NAME).parent, _xdg("XDG_STATE_HOME", ".local/state") / "execzmq"
+    return [sockets, state, jupyter_runtime_folder()]
+
+
 def private_folder(path: str | Path) -> Path:
     """Make a folder and its missing parents 0700; check that it and its parent are out of others' reach.
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from execzmq.backends.confined import COMMAND, FIRST, Confined
 from execzmq.backends.judging import Circumstances, verdict_of
+from execzmq.backends.proxies import Proxies
 from execzmq.keeper.client import SpawnedProcess
+from execzmq.keeper.messages import PROXY
 from execzmq.process.ending import End
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox.applied import permissions_from, sight_from
@@ -39,6 +41,7 @@ class Cells:
     def __init__(self, identity: str, run: Callable[[Coroutine[Any, Any, object]], None]) -> None:
         self._identity = identity
         self._run = run
+        self.proxies = Proxies()
         self._cells: dict[str, _Cell] = {}
         self._groups: Cgroups | None = None
         self._found: dict[str, Cgroup] = {}
@@ -67,7 +70,9 @@ class Cells:
             return
         enforced = frozenset(applied["limits_enforced"])
         around = Circumstances(permissions_from(applied), sight_from(applied), enforced)
-        first, command = (spawned.fds.pop(name, -1) for name in (FIRST, COMMAND))
+        first, command, listener = (spawned.fds.pop(name, -1) for name in (FIRST, COMMAND, PROXY))
+        if listener >= 0:
+            self.proxies.serve(process, listener, around)
         process.confine(self.take_in(process, spawned.pid, first, command, around))
 
     async def see_out(self, process: ManagedProcess, end: End) -> None:
@@ -105,11 +110,18 @@ class Cells:
     def close(self) -> None:
         """Let go of all sandboxes, which go on; idempotent."""
         while self._cells:
-            self._cells.popitem()[1].confined.close()
+            cell = self._cells.popitem()[1]
+            cell.confined.close()
+            if cell.around.proxy is not None:
+                cell.around.proxy.close()
+        self.proxies.close()
 
     def _ended(self, key: str) -> None:
         """Tidy up after the last process of a sandbox."""
         cell = self._cells[key]
+        if cell.around.proxy is not None:
+            cell.around.proxy.close()
+            self._run(cell.around.proxy.wait_closed())
         if cell.then is not None:
             self._let_go(key, cell.then)
 

@@ -25,6 +25,7 @@ from execzmq.keeper.client import SpawnedProcess
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox import host, limits
 from execzmq.sandbox.applied import applied_of
+from execzmq.sandbox.bwrap import PROXY_PORT
 from execzmq.sandbox.model import Permissions, View
 from execzmq.sandbox.paths import view_of
 from execzmq.sandbox.profile_store import profiles_path
@@ -68,7 +69,8 @@ class Confiner:
             InvalidRequest, LimitExceeded: a root is not there, or cannot be one.
             SandboxUnavailable: no sandbox can be enforced here, or a limit that is required.
         """
-        plan = limits.plan(permissions.limits, self.cells.cgroups.controllers, os.geteuid())
+        counts = limits.counts_processes(os.geteuid(), os.uname().release)
+        plan = limits.plan(permissions.limits, self.cells.cgroups.controllers, counts=counts)
         if permissions.require_limits:
             limits.check(plan, self.cells.cgroups.reason)
         try:
@@ -111,7 +113,9 @@ class Confiner:
                 first = await entering.first_process(status)
                 undoing.callback(_end, first)
                 keeper.hold(key, FIRST, first)
-                around = await self._set_up(key, prepared, pid_of(first))
+                around = await self._set_up(process, prepared, first)
+                if around.proxy is not None:
+                    undoing.callback(around.proxy.close)
                 await keeper.release(key)
                 outputs = [spawned.fds[name] for name in ("stdout", "pty") if name in spawned.fds]
                 command = await entering.executed(status, pid_of(first), prepared.command_lines, outputs)
@@ -125,11 +129,11 @@ class Confiner:
             keeper.hold(key, COMMAND, command)
         return self.cells.take_in(process, spawned.pid, first, command, around)
 
-    async def _set_up(self, key: str, prepared: Prepared, pid: int) -> Circumstances:
+    async def _set_up(self, process: ManagedProcess, prepared: Prepared, first: int) -> Circumstances:
         """Set, while the command waits at its gate, what must hold before it runs."""
-        permissions = prepared.permissions
+        key, permissions = process.spec.key, prepared.permissions
         enforced = await limits.enforce(
-            pid,
+            pid_of(first),
             word_of(key),
             permissions.limits,
             self.cells.cgroups,
@@ -138,7 +142,11 @@ class Confiner:
         )
         prepared.applied["limits_enforced"] = sorted(enforced.plan.enforced)
         names = frozenset(enforced.plan.enforced)
-        return Circumstances(permissions, prepared.sight, names, enforced.cgroup)
+        around = Circumstances(permissions, prepared.sight, names, enforced.cgroup)
+        if permissions.network.mode == "proxy":
+            listener = await self._backend.keeper.listen(key, first, PROXY_PORT)
+            self.cells.proxies.serve(process, listener, around)
+        return around
 
 
 def _drop(found: tuple[View, Wrapper]) -> None:

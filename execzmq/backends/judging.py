@@ -17,6 +17,7 @@ from execzmq.sandbox.cgroups import Cgroup
 from execzmq.sandbox.limits import facts
 from execzmq.sandbox.model import Permissions
 from execzmq.sandbox.outside import Host
+from execzmq.sandbox.proxy import Proxy
 from execzmq.sandbox.sight import Sight
 from execzmq.sandbox.verdict import Ending, judge
 
@@ -33,6 +34,7 @@ class Circumstances:
         enforced: names of the limits that hold.
         cgroup: of its sandbox, `None` where there is none.
         refused_hosts: what the proxy has refused, each once.
+        proxy: through which it reaches the network, `None` where there is none.
     """
 
     permissions: Permissions
@@ -40,6 +42,7 @@ class Circumstances:
     enforced: frozenset[str] = frozenset()
     cgroup: Cgroup | None = None
     refused_hosts: list[str] = field(default_factory=list)
+    proxy: Proxy | None = None
 
 
 async def verdict_of(process: ManagedProcess, around: Circumstances, status: int | None) -> Verdict:

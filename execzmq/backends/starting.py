@@ -173,7 +173,8 @@ class Starter:
         process.started(spawned.pid, spawned.pidfd, pumps, feeder)
         self._starting.pop(process.process_id).succeed(None)
         if (end := self._early_ends.pop(process.spec.key, None)) is not None:
-            self._backend.exited(process, end)
+            ended_at = max(end.ended_at, process.ending.started_at)
+            self._backend.exited(process, end._replace(ended_at=ended_at))
 
     def _failed(self, process: ManagedProcess, prepared: Prepared | None, reason: Exception) -> None:
         if prepared is not None:
