@@ -11,11 +11,13 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
-from execzmq.keeper.strangers import exit_status
+from execzmq.keeper.messages import INSIDE
+from execzmq.keeper.pidfds import exit_status
 from execzmq.process.confinement import Leader
 
-FIRST, COMMAND = "sandbox", "inside"
-"""Names by which a keeper holds the pidfd of the sandbox's first process, and that of the command in it."""
+FIRST, COMMAND, TOLD = "sandbox", INSIDE, "told"
+"""Names by which a keeper holds the pidfd of the sandbox's first process, that of the command in it, and the
+end of the pipe that the wrapper tells its state to: it must not die of telling that to nobody."""
 
 _BY_SIGNAL = 128
 """The wrapper exits with this and the number of the signal that has ended the command."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from execzmq.backends import entering
 from execzmq.backends.aside import aside
 from execzmq.backends.cells import Cells, word_of
-from execzmq.backends.confined import COMMAND, FIRST, Confined, pid_of
+from execzmq.backends.confined import COMMAND, FIRST, TOLD, Confined, pid_of
 from execzmq.backends.judging import Circumstances
 from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
@@ -113,6 +113,7 @@ class Confiner:
                 first = await entering.first_process(status)
                 undoing.callback(_end, first)
                 keeper.hold(key, FIRST, first)
+                keeper.hold(key, TOLD, status.fileno())
                 around = await self._set_up(process, prepared, first)
                 if around.proxy is not None:
                     undoing.callback(around.proxy.close)

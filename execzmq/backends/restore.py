@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from execzmq.backends import orphans
+from execzmq.backends.confined import unfolded
 from execzmq.backends.records import forget_record, start_record
 from execzmq.backends.unknown import spec_from_keeper
 from execzmq.backends.wiring import connect_streams
@@ -254,7 +255,10 @@ def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
     """
     process.ending.started_at = process.ending.started_at or process.spec.requested_at
     if end is not None:
-        process.ended_unseen(_end_of(end))
+        told = _end_of(end)
+        if process.spec.sandbox is not None and not end.inner:
+            told = told._replace(status=unfolded(told.status))
+        process.ended_unseen(told)
         process.scope.session_over = True  # jobs of it may live, known by the mark in their env
     elif process.log.last_seq == 0:
         words = "the server ended before it was started"

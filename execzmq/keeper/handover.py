@@ -23,6 +23,7 @@ class ProcessExit:
         released: False for a command that was never let go from its gate.
         pid: its process id, 0 where that is not told.
         started_at: Unix seconds, likewise.
+        inner: the status is that of a command within what was started.
     """
 
     process_id: str
@@ -32,6 +33,7 @@ class ProcessExit:
     released: bool = True
     pid: int = 0
     started_at: float = 0.0
+    inner: bool = False
 
 
 @dataclass(slots=True)
@@ -131,4 +133,5 @@ def exit_from(message: Message) -> ProcessExit:
         message.get("released", True),
         message.get("pid", 0),
         message.get("started_at", 0.0),
+        message.get("inner", False),
     )

@@ -19,6 +19,9 @@ terminal that does not control, `listen`. Each end answers and reads the older o
 PROXY = "proxy"
 """Name under which a listener in a command's own network is held with the command."""
 
+INSIDE = "inside"
+"""Name of the pidfd of a command within what was started: its status is the one that counts."""
+
 FEATURE_FOLLOWS_DEAD = "follows-dead"
 """In a keeper's `hello`: the one before it was killed, and not all that it had may have come to this one."""
 

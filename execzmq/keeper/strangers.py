@@ -6,33 +6,17 @@ who holds its pidfd (Linux 6.15); where it does not, nobody knows it. It must no
 
 from __future__ import annotations
 
-import fcntl
-import struct
 import time
 from collections.abc import Callable
 from functools import partial
 
 from execzmq.keeper.loop import Loop
+from execzmq.keeper.pidfds import exit_status
 from execzmq.keeper.table import Record
 
-_GET_INFO = 0xC040FF0B
-"""PIDFD_GET_INFO for the first form of `struct pidfd_info`."""
-_INFO = struct.Struct("QQ11Ii")
-_INFO_EXIT = 1 << 3
 _PATIENCE_SECONDS = 10.0
 """Time within which a parent reaps: before it has, there is no status; after it, there will be none."""
 _RETRY_SECONDS = 0.02
-
-
-def exit_status(pidfd: int) -> int | None:
-    """Return the status, as from wait(2), of a process that has been reaped; None where it is not known."""
-    info = bytearray(_INFO.pack(_INFO_EXIT, *[0] * 13))
-    try:
-        fcntl.ioctl(pidfd, _GET_INFO, info)
-    except OSError:
-        return None
-    mask, *_, status = _INFO.unpack(info)
-    return status if mask & _INFO_EXIT else None
 
 
 class Strangers:

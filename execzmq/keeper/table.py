@@ -14,7 +14,9 @@ from typing import Any
 
 from execzmq.keeper import tree
 from execzmq.keeper.launch import SEGMENT_BYTES, Launch, SpawnError
+from execzmq.keeper.messages import INSIDE
 from execzmq.keeper.outlets import has_ended
+from execzmq.keeper.pidfds import exit_status
 from execzmq.keeper.spawn import Spawned
 from execzmq.keeper.terminal import unread_bytes
 
@@ -41,6 +43,7 @@ class Record:
         status: as from wait(2); None while it runs, or where nobody knows.
         ended_at: Unix seconds; None while it runs.
         recorded: its end is on disk.
+        is_inner: the status is that of the command within.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class Record:
         self.rusage: dict[str, float] = {}
         self.ended_at: float | None = None
         self.marks: set[str] = set()
-        self.recorded = False
+        self.recorded = self.is_inner = False
 
     @classmethod
     def of(cls, launch: Launch, spawned: Spawned, now: float) -> Record:
@@ -97,8 +100,10 @@ class Record:
         }
 
     def end_as(self, status: int | None, rusage: dict[str, float], now: float) -> None:
-        """Note the end."""
-        self.status, self.rusage, self.ended_at = status, rusage, now
+        """Note the end; of a command that was started within another one it is that one's which counts."""
+        inner = exit_status(self.fds[INSIDE]) if INSIDE in self.fds else None
+        self.is_inner = inner is not None
+        self.status, self.rusage, self.ended_at = status if inner is None else inner, rusage, now
 
     def end(self) -> dict[str, Any]:
         """Write what is known of the end."""
@@ -110,6 +115,7 @@ class Record:
             "rusage": self.rusage,
             "ended_at": self.ended_at,
             "released": self.released,
+            "inner": self.is_inner,
         }
 
     def kill(self) -> None:

@@ -1,0 +1,349 @@
+"""Commands in a sandbox under every verb of the core: ends, signals, stdin, terminals, jobs, restarts."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from execzmq.backends.local import LocalBackend
+from execzmq.errors import (
+    CommandNotFound,
+    InvalidRequest,
+    NotExecutable,
+    WorkingDirectoryMissing,
+)
+from execzmq.keeper.tree import descendants
+from execzmq.types.params import ExecParams, Limits, SandboxIntent, TtySize
+from tests.backends.lives import last_life, life
+from tests.commands import (
+    all_events,
+    end_of,
+    kinds_of,
+    output_of,
+    python,
+    shell,
+    until_output,
+    words,
+)
+from tests.support import deadline, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@contextlib.asynccontextmanager
+async def private() -> AsyncIterator[LocalBackend]:
+    """Have a backend of one's own."""
+    own = await LocalBackend.open_private()
+    try:
+        yield own
+    finally:
+        await own.aclose()
+
+
+@pytest.fixture
+def root(home_root: Path) -> Path:
+    """A folder that sandboxed commands may write to."""
+    folder = home_root / "ws"
+    folder.mkdir()
+    return folder
+
+
+def confined(params: ExecParams, root: Path | None = None, **more: Any) -> ExecParams:
+    """Return the same start in a sandbox."""
+    profile, roots = ("read-only", ()) if root is None else ("workspace-write", (os.fsencode(root),))
+    values = {name: getattr(params, name) for name in params.__slots__}
+    cwd = b"/" if root is None else os.fsencode(root)
+    return ExecParams(**{**values, "sandbox": SandboxIntent(profile, roots, **more), "cwd": cwd})
+
+
+async def nothing_is_left(backend: LocalBackend) -> None:
+    """Wait until the keeper has no descendant any more."""
+    pid = backend.keeper.pid
+    await asyncio.to_thread(wait_until, lambda: not descendants(pid))
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "signo"),
+    [
+        ("sleep 0.05; exit 0", 0, None),
+        ("sleep 0.05; exit 7", 7, None),
+        ("sleep 0.05; kill -9 $$", None, signal.SIGKILL),
+        ("sleep 0.05; kill -SEGV $$", None, signal.SIGSEGV),
+    ],
+)
+@pytest.mark.parametrize("tty", [False, True])
+async def test_ends_are_told_as_they_were(line: str, code: int | None, signo: int | None, tty: bool) -> None:
+    """Exit codes and signals are the command's own, by pipe and at a terminal."""
+    async with private() as backend:
+        process = await backend.start(confined(shell(line, tty=tty)))
+        result = end_of(await all_events(process))
+        assert (result.exit_code, result.signal) == (code, signo)
+        await nothing_is_left(backend)
+
+
+async def test_an_exit_code_is_not_taken_for_a_signal() -> None:
+    """A shell that exits 137 was not killed, where the kernel tells the one from the other."""
+    async with private() as backend:
+        process = await backend.start(confined(shell("sleep 0.05; exit 137")))
+        result = end_of(await all_events(process))
+        assert result.exit_code == 137 or any("stands for a signal" in text for text in result.evidence)
+
+
+@pytest.mark.parametrize("tty", [False, True])
+@pytest.mark.parametrize(
+    ("params", "error", "reason"),
+    [
+        (words("nosuch"), CommandNotFound, "not_found"),
+        (words("/etc/passwd"), NotExecutable, "not_executable"),
+        (words("/usr"), NotExecutable, "is_directory"),
+    ],
+)
+async def test_why_nothing_was_executed_is_told_by_name(
+    params: ExecParams, error: type[Exception], reason: str, tty: bool
+) -> None:
+    """The reasons are those of a command without a sandbox; nothing is left of the sandbox."""
+    async with private() as backend:
+        values = {name: getattr(params, name) for name in params.__slots__}
+        with pytest.raises(error) as caught:
+            await backend.start(confined(ExecParams(**{**values, "tty": tty})))
+        assert caught.value.details["reason"] == reason  # type: ignore[attr-defined]
+        await nothing_is_left(backend)
+
+
+async def test_a_folder_that_is_not_there(root: Path) -> None:
+    """A missing root and a missing working directory are told, each by its name."""
+    async with private() as backend:
+        with pytest.raises(InvalidRequest) as caught:
+            await backend.start(confined(shell("true"), root / "nosuch"))
+        assert caught.value.details["reason"] == "root_not_found"
+        intent = SandboxIntent("workspace-write", (os.fsencode(root),))
+        with pytest.raises(WorkingDirectoryMissing):
+            await backend.start(shell("true", sandbox=intent, cwd=os.fsencode(root / "nosuch")))
+        assert not [process for process in backend.table if process.has_begun]
+
+
+async def test_arg0_is_refused() -> None:
+    """What a sandbox cannot give is refused by name."""
+    async with private() as backend:
+        with pytest.raises(InvalidRequest, match="arg0"):
+            await backend.start(confined(words("sh", "-c", "true", arg0=b"-sh")))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "data"])
+async def test_stdin_reaches_the_command(kind: str) -> None:
+    """What is written arrives, and its end too."""
+    async with private() as backend:
+        more: dict[str, Any] = (
+            {"stdin": "data", "stdin_data": b"abc"} if kind == "data" else {"stdin": "pipe"}
+        )
+        process = await backend.start(confined(shell("cat; echo end", **more)))
+        if kind == "pipe":
+            await process.write(b"abc", end=True)
+        assert output_of(await all_events(process)) == b"abcend\n"
+
+
+async def test_a_signal_reaches_the_command_and_not_its_wrapper() -> None:
+    """The command handles it and lives on, as it would without a sandbox."""
+    async with private() as backend:
+        line = (
+            "trap 'echo caught' INT; trap 'echo ended; exit 9' TERM; echo ready; while :; do sleep 0.02; done"
+        )
+        process = await backend.start(confined(shell(line)))
+        await until_output(process, b"ready")
+        await process.signal("INT")
+        await until_output(process, b"caught")
+        await process.signal("TERM")
+        events = await all_events(process)
+        assert b"ended" in output_of(events)
+        assert end_of(events).exit_code == 9
+
+
+async def test_terminate_lets_the_command_end_itself() -> None:
+    """There is grace inside: handlers run, and children get the signal too."""
+    async with private() as backend:
+        child = "trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.02; done"
+        line = f'sh -c "{child}" & trap "wait; exit 5" TERM; wait'
+        process = await backend.start(confined(shell(line)))
+        await until_output(process, b"ready")
+        report = await process.terminate(grace=5.0)
+        assert not report.survivors
+        events = await all_events(process)
+        assert b"child" in output_of(events)
+        assert (end_of(events).cause, end_of(events).exit_code) == ("terminated", 5)
+        await nothing_is_left(backend)
+
+
+async def test_what_ignores_every_signal_is_killed() -> None:
+    """Whoever has made sessions of his own and ignores TERM is gone after the grace."""
+    async with private() as backend:
+        line = "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; echo ready; sleep 60' & sleep 60"
+        process = await backend.start(confined(shell(line)))
+        await until_output(process, b"ready")
+        report = await process.terminate(grace=0.2)
+        assert not report.survivors
+        assert end_of(await all_events(process)).cause == "terminated"
+        await nothing_is_left(backend)
+
+
+async def test_a_time_limit_holds() -> None:
+    """It ends the whole sandbox, and is the cause."""
+    async with private() as backend:
+        process = await backend.start(
+            confined(shell("trap '' TERM; sleep 60 & sleep 60", timeout=0.3, timeout_grace=0.1))
+        )
+        assert end_of(await all_events(process)).cause == "timed_out"
+        await nothing_is_left(backend)
+
+
+async def test_a_job_outlives_its_command_as_without_a_sandbox_c66() -> None:
+    """`exited` is told when the command is over, `closed` when the job that it left is, sandboxed or not."""
+    async with private() as backend:
+        kinds = []
+        for params in (
+            shell("(sleep 0.3; echo late) & echo main"),
+            confined(shell("(sleep 0.3; echo late) & echo main")),
+        ):
+            process = await backend.start(params)
+            events = await all_events(process)
+            assert output_of(events) == b"main\nlate\n"
+            kinds.append(kinds_of(events))
+        assert kinds[0] == kinds[1] == ["started", "output", "exited", "output", "closed"]
+        await nothing_is_left(backend)
+
+
+async def test_a_job_that_was_left_can_be_ended_c66() -> None:
+    """KILL leaves nothing, also when the command itself and its wrapper are gone."""
+    async with private() as backend:
+        process = await backend.start(confined(shell("sleep 60 & echo main")))
+        await until_output(process, b"main")
+        async with deadline(10):
+            await process.wait("exited", 10)
+        report = await process.terminate(grace=0.0)
+        assert not report.survivors
+        await nothing_is_left(backend)
+
+
+@pytest.mark.parametrize("to_group", [False, True])
+async def test_kill_of_the_wrapper_leaves_what_can_be_ended_c66(to_group: bool) -> None:
+    """Somebody kills the wrapper: what is inside is confined still, and ends with the process."""
+    async with private() as backend:
+        process = await backend.start(confined(shell("echo ready; sleep 60 & wait")))
+        await until_output(process, b"ready")
+        pid = (await process.info()).pid
+        assert pid is not None
+        (os.killpg if to_group else os.kill)(pid, signal.SIGKILL)
+        await process.wait("exited", 10)
+        await process.terminate(grace=0.0)
+        await nothing_is_left(backend)
+
+
+async def test_closing_the_backend_ends_what_was_left() -> None:
+    """A private backend leaves no job of a sandbox behind."""
+    async with private() as backend:
+        process = await backend.start(confined(shell("sleep 61 >/dev/null 2>&1 &")))
+        await process.wait("exited", 10)
+        below = descendants(backend.keeper.pid)
+        assert below
+    assert not {str(one) for one in below} & set(os.listdir("/proc"))
+
+
+async def test_terminal_has_job_control_and_keys_reach_the_command_alone() -> None:
+    """The interrupt key signals the command, which lives on; its wrapper does not notice (sandbox.md 0.7)."""
+    async with private() as backend:
+        code = "import signal, time; signal.signal(2, lambda *_: print('caught')); print('ready')"
+        code += "\nwhile True: time.sleep(0.01)"
+        process = await backend.start(confined(python(code, tty=True, stdin="pipe")))
+        await until_output(process, b"ready")
+        await process.write(b"\x03")
+        await until_output(process, b"caught")
+        await process.write(b"\x1c")  # quit
+        assert end_of(await all_events(process)).signal == signal.SIGQUIT
+
+
+async def test_terminal_of_a_shell() -> None:
+    """An interactive shell stops and resumes jobs, and knows the size of its terminal."""
+    async with private() as backend:
+        params = words(
+            "bash", "--norc", "--noprofile", "-i", tty=True, stdin="pipe", tty_size=TtySize(33, 101)
+        )
+        process = await backend.start(confined(params))
+        await process.write(b"PS1=; stty size; tty\nsh -c 'echo fore''ground; exec sleep 60'\n")
+        events = await until_output(process, b"foreground")
+        assert b"33 101" in output_of(events)
+        assert b"/dev/console" in output_of(events)
+        await process.write(b"\x1a")
+        await until_output(process, b"Stopped")
+        await process.resize(20, 70)
+        await process.write(b"kill %1; stty size; exit 3\n")
+        events = await all_events(process)
+        assert b"20 70" in output_of(events)
+        assert end_of(events).exit_code == 3
+
+
+async def test_a_denial_is_told_with_its_evidence(root: Path) -> None:
+    """The cause says that it was the sandbox, and what was seen."""
+    async with private() as backend:
+        process = await backend.start(confined(shell("touch /etc/nosuch"), root))
+        result = end_of(await all_events(process))
+        assert (result.cause, result.confidence) == ("sandbox_denied", "high")
+        assert "/etc/nosuch" in result.evidence[0]
+        process = await backend.start(confined(shell("cat nosuch"), root))
+        assert end_of(await all_events(process)).cause == "exited"
+
+
+async def test_limits_are_told_and_hold() -> None:
+    """What is enforced is said, and the end says which limit it was."""
+    async with private() as backend:
+        limits = Limits(memory=150 << 20, file_size=1 << 20, descriptors=64)
+        params = confined(python("bytearray(400 << 20)", limits=limits))
+        process = await backend.start(params)
+        applied = (await process.info()).sandbox
+        assert applied is not None
+        assert set(applied["limits_enforced"]) == {"memory", "file_size", "descriptors"}
+        result = end_of(await all_events(process))
+        assert result.cause == "oom" or b"MemoryError" in output_of(await all_events(process))
+
+
+async def test_a_sandbox_goes_on_under_the_next_server(folder: Path, root: Path) -> None:
+    """Output, stdin, signals, exact status and the verdict are as if nothing had happened."""
+    line = "echo one; read x; echo got $x; trap 'exit 6' TERM; echo two; while :; do sleep 0.02; done"
+    async with life(folder) as backend:
+        process = await backend.start(confined(shell(line, stdin="pipe", process_id="s"), root))
+        await until_output(process, b"one")
+    async with last_life(folder) as backend:
+        process = await backend.attach("s")
+        await process.write(b"abc\n")
+        await until_output(process, b"two")
+        assert (await process.info()).sandbox is not None
+        await process.signal("TERM")
+        events = await all_events(process)
+        assert output_of(events, "stdout") == b"one\ngot abc\ntwo\n"
+        result = end_of(events)
+        assert result.exit_code == 6
+        assert result.cause == "exited"  # a client has sent the signal, but the exit code is the command's
+        await nothing_is_left(backend)
+
+
+async def test_a_sandbox_that_ended_between_two_servers(folder: Path, root: Path) -> None:
+    """Its exact status and the verdict are known."""
+    async with life(folder) as backend:
+        process = await backend.start(
+            confined(shell("echo one; sleep 0.3; kill -9 $$", process_id="s"), root)
+        )
+        await until_output(process, b"one")
+        pid = (await process.info()).pid
+    assert pid is not None
+    await asyncio.to_thread(wait_until, lambda: not os.path.exists(f"/proc/{pid}") or _is_zombie(pid))
+    async with last_life(folder) as backend:
+        process = await backend.attach("s")
+        result = end_of(await all_events(process))
+        assert result.signal == signal.SIGKILL
+
+
+def _is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
