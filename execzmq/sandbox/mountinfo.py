@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from execzmq.sandbox.layers import is_within
+from execzmq.sandbox.layers import above, is_within
 
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
@@ -19,40 +19,43 @@ class Mounted(NamedTuple):
     place: bytes
 
 
-def parse(data: bytes) -> list[Mounted]:
-    """Return the mounts that a `mountinfo` file lists, in its order: later ones lie over earlier ones."""
-    fields = (line.split(b" ", 5) for line in data.splitlines())
-    return [Mounted(f[2], _plain(f[3]), _plain(f[4])) for f in fields if len(f) > 5]
-
-
-def aliases(path: bytes, mounts: Sequence[Mounted]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the further paths at which a folder, or a part of it, may be seen, after the path of that part.
+class MountTable:
+    """The mounts of this process.
 
     Args:
-        path: resolved.
-        mounts: of this process; a path that they give may be hidden by a later mount.
+        data: content of a `mountinfo` file.
     """
-    home = _mount_of(path, mounts)
-    if home is None:
-        return
-    inside = _join(home.root, _below(path, home.place))
-    for mount in mounts:
-        if mount.device != home.device or mount is home:
-            continue
-        if is_within(inside, (mount.root,)):
-            yield path, _join(mount.place, _below(inside, mount.root))
-        elif is_within(mount.root, (inside,)):
-            yield _join(path, _below(mount.root, inside)), mount.place
+
+    def __init__(self, data: bytes) -> None:
+        fields = (line.split(b" ", 5) for line in data.splitlines())
+        mounts = [Mounted(f[2], _plain(f[3]), _plain(f[4])) for f in fields if len(f) > 5]
+        # Later ones lie over earlier ones.
+        self._at_place = {mount.place: mount for mount in mounts}
+        self._of_device: dict[bytes, list[Mounted]] = {}
+        for mount in mounts:
+            self._of_device.setdefault(mount.device, []).append(mount)
+
+    def aliases(self, path: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield pairs: a folder or a part of it, and a further path at which that may be seen.
+
+        Args:
+            path: resolved. What is yielded may be hidden by yet another mount.
+        """
+        home = next((self._at_place[p] for p in (path, *above(path)) if p in self._at_place), None)
+        if home is None:
+            return
+        inside = _join(home.root, _below(path, home.place))
+        for mount in self._of_device[home.device]:
+            if mount is home:
+                continue
+            if is_within(inside, (mount.root,)):
+                yield path, _join(mount.place, _below(inside, mount.root))
+            elif is_within(mount.root, (inside,)):
+                yield _join(path, _below(mount.root, inside)), mount.place
 
 
 def _below(path: bytes, folder: bytes) -> bytes:
     return path[len(folder.rstrip(b"/")) :]
-
-
-def _mount_of(path: bytes, mounts: Sequence[Mounted]) -> Mounted | None:
-    holding = [mount for mount in mounts if is_within(path, (mount.place,))]
-    deepest = max((len(mount.place) for mount in holding), default=0)
-    return next((mount for mount in reversed(holding) if len(mount.place) == deepest), None)
 
 
 def _join(folder: bytes, rest: bytes) -> bytes:

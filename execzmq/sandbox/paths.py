@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from execzmq.errors import LimitExceeded, SandboxUnavailable
-from execzmq.sandbox import mountinfo, places, repositories
+from execzmq.sandbox import places, repositories
 from execzmq.sandbox.layers import (
     Layers,
     above,
@@ -26,6 +26,7 @@ from execzmq.sandbox.layers import (
     refusal,
 )
 from execzmq.sandbox.model import Access, Mount, Permissions, View
+from execzmq.sandbox.mountinfo import MountTable
 
 MOST_MOUNTS = 1000
 """Mounts of one view besides its base."""
@@ -76,7 +77,7 @@ def view_of(
 
 def _plan(permissions: Permissions, server_dirs: Sequence[bytes]) -> _Plan:
     with open(_MOUNTS_FILE, "rb") as file:
-        mounts = mountinfo.parse(file.read())
+        mounts = MountTable(file.read())
     denied, server = (
         _everywhere([places.resolve_hidden(path) for path in paths], mounts)
         for paths in (permissions.denied, server_dirs)
@@ -86,9 +87,9 @@ def _plan(permissions: Permissions, server_dirs: Sequence[bytes]) -> _Plan:
     return _Plan(Layers(permissions.read), denied, server)
 
 
-def _everywhere(paths: Sequence[bytes], mounts: Sequence[mountinfo.Mounted]) -> list[bytes]:
+def _everywhere(paths: Sequence[bytes], mounts: MountTable) -> list[bytes]:
     """Return paths with the further ones at which other mounts show the same."""
-    pairs = [pair for path in paths for pair in mountinfo.aliases(path, mounts)]
+    pairs = [pair for path in paths for pair in mounts.aliases(path)]
     return list(
         dict.fromkeys((*paths, *(alias for original, alias in pairs if places.are_same(original, alias))))
     )
@@ -115,9 +116,10 @@ def _shown(permissions: Permissions, plan: _Plan) -> Iterable[tuple[bytes, Acces
             yield resolved, level
 
 
-def _hide(named: Iterable[bytes], resolved: Iterable[bytes], plan: _Plan) -> None:
+def _hide(named: Iterable[bytes], resolved: Sequence[bytes], plan: _Plan) -> None:
     """Deny paths, and where a command could make what is missing of them, keep it missing."""
-    for link in (link for path in named for link in places.links_in(clean(path))):
+    through_links = [path for path in map(clean, named) if path not in resolved]
+    for link in (link for path in through_links for link in places.links_in(path)):
         if plan.layers.beneath(link) == "write":
             raise refusal("denied_is_link", link, "is a symbolic link in a root, and hides nothing there")
     for path in resolved:

@@ -301,6 +301,16 @@ def test_root_is_swapped_for_a_link(site: Site, what: str) -> None:
     assert names(site.out) == {"secret"}
 
 
+def test_descriptors_do_not_stay(site: Site) -> None:
+    """Escape 30: no descriptor of what is shown leads past the mounts, in the command or in pid 1."""
+    (site.ws / ".git/hooks").mkdir(parents=True)
+    outcome = site.run(
+        "for f in /proc/1/fd/* /proc/self/fd/*; do echo x > $f/.git/hooks/x; ls -d $f/..; done"
+    )
+    assert outcome.stdout == ""
+    assert names(site.ws / ".git") == {"hooks"}
+
+
 def test_names_of_any_bytes(site: Site) -> None:
     """A root may have any name that the kernel takes."""
     root = os.fsencode(site.top) + b"/ \xff\n'\\040$(x)"

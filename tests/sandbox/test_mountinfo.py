@@ -1,6 +1,6 @@
 """Where a folder is seen a second time, as the kernel's list of mounts tells it: pure."""
 
-from execzmq.sandbox.mountinfo import Mounted, aliases, parse
+from execzmq.sandbox.mountinfo import MountTable
 
 LINES = b"""22 1 254:0 / / rw - ext4 /dev/vda rw
 30 22 0:20 / /tmp rw shared:2 - tmpfs tmpfs rw
@@ -11,21 +11,18 @@ cut off
 """
 
 
-def test_parse() -> None:
-    """Names are unescaped; a line that is none is left out."""
-    assert parse(LINES)[3] == Mounted(b"254:0", b"/home/u/state/in", b"/mnt/in here")
-    assert len(parse(LINES)) == 5
+TABLE = MountTable(LINES)
 
 
 def test_aliases() -> None:
-    """A mount of a folder above shows all of it, one of a folder in it shows that part."""
-    found = set(aliases(b"/home/u/state", parse(LINES)))
+    """A mount of a folder above shows all of it, one of a folder in it that part; names are unescaped."""
+    found = set(TABLE.aliases(b"/home/u/state"))
     assert found == {(b"/home/u/state", b"/mnt/u/state"), (b"/home/u/state/in", b"/mnt/in here")}
-    assert set(aliases(b"/mnt/u/state", parse(LINES))) >= {(b"/mnt/u/state", b"/home/u/state")}
+    assert set(TABLE.aliases(b"/mnt/u/state")) >= {(b"/mnt/u/state", b"/home/u/state")}
 
 
 def test_no_aliases() -> None:
-    """Another file system with the same names is not the same."""
-    assert not list(aliases(b"/home/v/state", parse(LINES)))
-    assert not list(aliases(b"/tmp/x", parse(LINES)))
-    assert not list(aliases(b"/x", []))
+    """Another file system with the same names is not the same; a line that is none is left out."""
+    assert not list(TABLE.aliases(b"/home/v/state"))
+    assert not list(TABLE.aliases(b"/tmp/x"))
+    assert not list(MountTable(b"cut off\n").aliases(b"/x"))
