@@ -20,6 +20,9 @@ from execzmq.types.params import Limits
 REMOVE_LIMIT = 5.0
 """Seconds after which `remove` leaves a busy group to a later `recover`."""
 
+TIDY_LIMIT = 1.0
+"""The same of `tidy`, for which the end of a server waits."""
+
 _FIRST_WAIT, _LONGEST_WAIT = 0.0005, 0.1
 _KILL_ROUNDS = 16
 _FOLDERS_LIMIT = 16_384
@@ -238,6 +241,24 @@ class Cgroups:
                 elif not _remove(folder):
                     busy.append(folder)
         return Recovered({key: Cgroup(folders) for key, folders in known.items()}, busy)
+
+    async def tidy(self, alive_keys: Collection[str] = (), limit: float = TIDY_LIMIT) -> list[str]:
+        """Remove all groups of this server but those of `alive_keys`; for its end, when others were killed.
+
+        Cancelling leaves the rest to the next life's `recover`.
+
+        Args:
+            limit: seconds to wait for the last processes in them to be gone.
+
+        Returns:
+            The folders of those that are busy still.
+        """
+        end = asyncio.get_running_loop().time() + limit
+        wait = _FIRST_WAIT
+        while (busy := self.recover(alive_keys).busy) and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+        return busy
 
     def _folder(self, place: Place, key: str) -> str:
         return f"{place.folder}/{self._prefix}{key}"

@@ -241,6 +241,20 @@ async def test_cancelled_removal_is_left_to_recover(real: Cgroups) -> None:
     assert folders(real, "life") == []
 
 
+async def test_the_end_of_a_server_leaves_nothing(real: Cgroups) -> None:
+    """What was just killed is waited for; what lives on keeps its group."""
+    with sleeper() as one, sleeper() as other:
+        await real.create("one", LIMITS).add(one.pid)
+        await real.create("other", LIMITS).add(other.pid)
+        one.kill()
+        assert await real.tidy(["other"]) == []
+        assert (folders(real, "one"), len(folders(real, "other"))) == ([], 2)
+        assert sorted(await real.tidy(limit=0.0)) == sorted(folders(real, "other"))
+        other.kill()
+        assert await real.tidy() == []
+        assert folders(real, "other") == []
+
+
 async def test_kill_reaches_all(real: Cgroups) -> None:
     """KILL to a group ends what is in it, children that were made meanwhile too, and nobody else."""
     code = (
