@@ -23,6 +23,10 @@ SANDBOXES = "execzmq-sandboxes.service"
 """The systemd unit that lends its group to the sandboxes of a server that runs beside it."""
 OWN_PROCESSES = 1
 """Processes of a sandbox that are not the command's: its pid 1."""
+JOINED_PROCESSES = 2
+"""The same where the wrapper has put itself into the group: its monitor is there as well."""
+
+_JOIN = '{ while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; } 2>/dev/null; shift; exec "$@"'
 
 _UNIFIED = ""
 _MOST_PROCESSES = 4_194_304
@@ -128,13 +132,33 @@ def prefix_of(identity: str) -> str:
     return f"execzmq.{hashlib.sha256(identity.encode(errors='surrogateescape')).hexdigest()[:16]}."
 
 
-def writes(version: int, controllers: Iterable[str], limits: Limits) -> list[Write]:
-    """Return what sets `limits` in a new group, in order."""
+def joining(files: Iterable[str]) -> list[bytes]:
+    """Return the words before a command that put it into groups of version 1, by their `tasks`.
+
+    For a process with one thread that moves itself the kernel need not keep all others from forking, for
+    which it waits as long as bubblewrap takes. Where it is refused the command is executed all the same.
+    """
+    words = ["/bin/sh", "-c", _JOIN, "sh", *files, "--"]
+    return [word.encode(errors="surrogateescape") for word in words]
+
+
+def is_member(name: str, controllers: Iterable[str], groups: dict[str, str]) -> bool:
+    """Tell whether a process is in the groups of this name; `groups` is what `memberships` returns."""
+    return all(posixpath.basename(groups.get(key, "")) == name for key in controllers)
+
+
+def has_any(limits: Limits, controllers: Iterable[str]) -> bool:
+    """Tell whether there is something that a group with these controllers can limit."""
+    return bool(writes(1, controllers, limits))
+
+
+def writes(version: int, controllers: Iterable[str], limits: Limits, own: int = OWN_PROCESSES) -> list[Write]:
+    """Return what sets `limits` in a new group, in order; `own` processes in it are not the command's."""
     found: list[Write] = []
     if limits.memory is not None and "memory" in controllers:
         found += _memory(version, limits.memory)
     if limits.processes is not None and "pids" in controllers:
-        found.append(Write("pids.max", str(min(limits.processes + OWN_PROCESSES, _MOST_PROCESSES))))
+        found.append(Write("pids.max", str(min(limits.processes + own, _MOST_PROCESSES))))
     return found
 
 

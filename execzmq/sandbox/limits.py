@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from execzmq.errors import InvalidRequest, SandboxUnavailable
-from execzmq.sandbox.cgroup_plan import OWN_PROCESSES
+from execzmq.sandbox.cgroup_plan import JOINED_PROCESSES, OWN_PROCESSES, has_any
 from execzmq.sandbox.cgroups import Cgroup, Cgroups
 from execzmq.types.params import Limits
 
@@ -26,6 +26,7 @@ NAMES: tuple[LimitName, ...] = get_args(LimitName)
 LEAST_DESCRIPTORS = 16
 """What bubblewrap itself opens while it builds a sandbox, and some more."""
 
+_RELEASE = os.uname().release
 _CPU_GRACE = 1
 """Seconds of processor time between SIGXCPU and KILL."""
 _CONTROLLER: dict[str, str] = {"memory": "memory", "processes": "pids"}
@@ -112,12 +113,13 @@ def counts_processes(uid: int, release: str) -> bool:
     return uid != 0 and numbers is not None and (int(numbers[1]), int(numbers[2])) >= (5, 14)
 
 
-def plan(limits: Limits, controllers: Collection[str], *, counts: bool) -> LimitPlan:
+def plan(limits: Limits, controllers: Collection[str], uid: int, release: str = _RELEASE) -> LimitPlan:
     """Decide what keeps each limit.
 
     Args:
         controllers: what the sandbox's control group limits: `memory`, `pids`.
-        counts: what `counts_processes` says.
+        uid: of the command on the host.
+        release: of the kernel.
 
     Raises:
         InvalidRequest: with so few descriptors no sandbox can be built.
@@ -127,6 +129,7 @@ def plan(limits: Limits, controllers: Collection[str], *, counts: bool) -> Limit
             f"a sandbox takes {LEAST_DESCRIPTORS} descriptors to build: ask for at least as many",
             field="limits.descriptors",
         )
+    counts = counts_processes(uid, release)
     rlimits = [Rlimit(resource.RLIMIT_CORE, 0, 0)]
     enforced: dict[LimitName, Scope] = {}
     missing: list[LimitName] = []
@@ -168,31 +171,54 @@ def check(found: LimitPlan, reason: str = "") -> None:
         )
 
 
+def group_for(key: str, limits: Limits, cgroups: Cgroups, own: int = JOINED_PROCESSES) -> Cgroup | None:
+    """Make the control group of a sandbox that is to be started with the words of `Cgroup.joining`.
+
+    Args:
+        key: of this life of the process, for the group's name.
+
+    Returns:
+        `None` if it has no limit that a group keeps, or no group can be made.
+    """
+    if not has_any(limits, cgroups.controllers):
+        return None
+    try:
+        return cgroups.create(key, limits, own)
+    except OSError:
+        return None
+
+
 async def enforce(
-    pid: int, key: str, limits: Limits, cgroups: Cgroups, uid: int, *, required: bool = False
+    pid: int,
+    key: str,
+    limits: Limits,
+    cgroups: Cgroups,
+    uid: int,
+    *,
+    required: bool = False,
+    cgroup: Cgroup | None = None,
 ) -> Enforced:
     """Set the limits of a sandbox on its first process, before that has started another one.
 
-    Where the control group cannot be made, or the process not be put into it, resource limits take its place.
-    It waits only where it fails, for the process that it then kills to be gone.
+    Where the process cannot be put into a control group, resource limits take its place. Cancelling leaves
+    no control group, and the process dead if it was in one.
 
     Args:
         pid: of the first process, on the host.
         key: of this life of the process, for the name of the control group.
         uid: of the command on the host.
         required: refuse where a limit does not hold.
+        cgroup: of `group_for`, which the process was to join by itself; owned by this call from now on.
+            Without it one is made here, and joining it takes longer.
 
     Raises:
         SandboxUnavailable: a required limit does not hold; no control group is left.
         InvalidRequest: as `plan`. OSError: the process has ended; no control group is left.
     """
-    counts = counts_processes(uid, os.uname().release)
-    if required:
-        check(plan(limits, cgroups.controllers, counts=counts), cgroups.reason)
-    cgroup = _group(key, limits, cgroups)
+    cgroup = cgroup or group_for(key, limits, cgroups, OWN_PROCESSES)
     try:
-        controllers = frozenset() if cgroup is None else cgroup.add(pid)
-        found = plan(limits, controllers, counts=counts)
+        controllers = frozenset() if cgroup is None else await cgroup.add(pid)
+        found = plan(limits, controllers, uid)
         if required:
             check(found, cgroups.reason)
         apply(pid, found)
@@ -202,15 +228,6 @@ async def enforce(
             await cgroup.remove()
         raise
     return Enforced(found, cgroup if controllers else None)
-
-
-def _group(key: str, limits: Limits, cgroups: Cgroups) -> Cgroup | None:
-    if not cgroups.controllers:
-        return None
-    try:
-        return cgroups.create(key, limits)
-    except OSError:
-        return None
 
 
 def apply(pid: int, found: LimitPlan) -> None:

@@ -12,13 +12,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
 from execzmq.sandbox.cgroups import Cgroups
-from execzmq.sandbox.limits import Enforced, LimitFacts, LimitName, Scope, enforce
+from execzmq.sandbox.limits import Enforced, LimitFacts, LimitName, Scope, enforce, group_for
 from execzmq.types.params import Limits
 
 NOBODY = 65534
@@ -40,11 +40,17 @@ class Ended(NamedTuple):
 
 
 @contextmanager
-def held(command: list[str], workspace: str, tmp_bytes: int = 64 * MIB) -> Iterator["Held"]:
-    """A sandbox whose first process waits at its gate; what is left of it at the end is killed."""
+def held(
+    command: list[str], workspace: str, tmp_bytes: int = 64 * MIB, before: Sequence[bytes] = ()
+) -> Iterator["Held"]:
+    """A sandbox whose first process waits at its gate; what is left of it at the end is killed.
+
+    `before` are words before the wrapper's.
+    """
     reader, status = os.pipe()
     gate, release = os.pipe()
     argv = [
+        *map(os.fsdecode, before),
         shutil.which("bwrap") or "bwrap",
         *("--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"),
         *("--new-session", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
@@ -104,8 +110,11 @@ def confine(
     command: list[str], limits: Limits, cgroups: Cgroups, workspace: str, tmp_bytes: int = 64 * MIB
 ) -> Ended:
     """Run a command with `limits`, and remove its control group at its end."""
-    with held(command, workspace, tmp_bytes) as sandbox:
-        found: Enforced = asyncio.run(enforce(sandbox.pid, "life", limits, cgroups, os.geteuid()))
+    group = group_for("life", limits, cgroups)
+    with held(command, workspace, tmp_bytes, () if group is None else group.joining()) as sandbox:
+        found: Enforced = asyncio.run(
+            enforce(sandbox.pid, "life", limits, cgroups, os.geteuid(), cgroup=group)
+        )
         code, output = sandbox.release()
         facts = found.facts()
         is_removed = found.cgroup is None or asyncio.run(found.cgroup.remove())

@@ -1,5 +1,6 @@
 """Control groups: on a tree of files for each kind of host, and on this host as far as it has them."""
 
+import asyncio
 import errno
 import os
 import signal
@@ -16,6 +17,7 @@ from execzmq.sandbox.cgroups import Cgroup, Cgroups, Place, enable
 from execzmq.types.params import Limits
 from tests.support import child, wait_until
 
+BOTH = ("memory", "pids")
 LIMITS = Limits(memory=64 << 20, processes=20)
 SANDBOXES = cgroup_plan.SANDBOXES
 LEAF = cgroup_plan.LEAF
@@ -93,7 +95,7 @@ def find(tree: Tree) -> Cgroups:
     return Cgroups.find("server", str(tree.root))
 
 
-def test_version_1(tree: Tree) -> None:
+async def test_version_1(tree: Tree) -> None:
     """With version 1 a group is made in each tree, below the server's own."""
     memory, pids = tree.mount(1, "memory", "/box"), tree.mount(1, "pids", "/")
     found = find(tree)
@@ -101,10 +103,10 @@ def test_version_1(tree: Tree) -> None:
     assert not found.reason
     assert [place.folder for place in found.places] == [str(memory), str(pids).rstrip("/")]
     group = found.create("life", LIMITS)
-    group.add(4242)
+    await group.add(os.getpid())
     (folder,) = memory.glob("execzmq.*.life")
     assert (folder / "memory.limit_in_bytes").read_text() == str(64 << 20)
-    assert (folder / "cgroup.procs").read_text() == "4242"
+    assert (folder / "cgroup.procs").read_text() == str(os.getpid())
     assert not group.remove_now()
     (other,) = pids.glob("execzmq.*.life")
     assert not other.exists() or (other / "pids.max").read_text() == "21"
@@ -220,7 +222,7 @@ async def test_a_group_is_busy_until_its_last_process_is_gone(real: Cgroups) -> 
     """Removing waits for the end of what is inside, and gives up in time."""
     group = real.create("life", LIMITS)
     with sleeper() as process:
-        group.add(process.pid)
+        await group.add(process.pid)
         assert not await group.remove(limit=0.0)
         process.kill()
     assert await group.remove()
@@ -232,11 +234,25 @@ async def test_cancelled_removal_is_left_to_recover(real: Cgroups) -> None:
     """What a busy group left behind is found later."""
     group = real.create("life", LIMITS)
     with sleeper() as process:
-        group.add(process.pid)
+        await group.add(process.pid)
         assert sorted(real.recover().busy) == sorted(folders(real, "life"))
         process.kill()
     assert real.recover() == ({}, [])
     assert folders(real, "life") == []
+
+
+async def test_the_end_of_a_server_leaves_nothing(real: Cgroups) -> None:
+    """What was just killed is waited for; what lives on keeps its group."""
+    with sleeper() as one, sleeper() as other:
+        await real.create("one", LIMITS).add(one.pid)
+        await real.create("other", LIMITS).add(other.pid)
+        one.kill()
+        assert await real.tidy(["other"]) == []
+        assert (folders(real, "one"), len(folders(real, "other"))) == ([], 2)
+        assert sorted(await real.tidy(limit=0.0)) == sorted(folders(real, "other"))
+        other.kill()
+        assert await real.tidy() == []
+        assert folders(real, "other") == []
 
 
 async def test_kill_reaches_all(real: Cgroups) -> None:
@@ -246,7 +262,7 @@ async def test_kill_reaches_all(real: Cgroups) -> None:
     )
     group = real.create("life", Limits(processes=100))
     with sleeper() as other, sleeper(*child(code)) as process:
-        group.add(process.pid)
+        await group.add(process.pid)
         assert first_line(process) == b"ready\n"
         group.kill()
         assert process.wait() == -signal.SIGKILL
@@ -259,7 +275,7 @@ async def test_a_key_is_used_again(real: Cgroups) -> None:
     real.create("life", LIMITS)
     group = real.create("life", LIMITS)
     with sleeper() as process:
-        group.add(process.pid)
+        await group.add(process.pid)
         with pytest.raises(OSError, match="busy"):
             real.create("life", LIMITS)
         process.kill()
@@ -272,7 +288,7 @@ async def test_a_process_that_has_ended(real: Cgroups) -> None:
         process.kill()
     group = real.create("life", LIMITS)
     with pytest.raises(ProcessLookupError):
-        group.add(process.pid)
+        await group.add(process.pid)
     assert group.remove_now()
 
 
@@ -291,13 +307,13 @@ def test_two_servers_beside_each_other(real: Cgroups) -> None:
 def test_killed_server(real: Cgroups) -> None:
     """After kill -9 the next life has the group of what lives, with its counts, and removes the rest."""
     code = (
-        "import subprocess, sys\nfrom execzmq.sandbox.cgroups import Cgroups\n"
+        "import asyncio, subprocess, sys\nfrom execzmq.sandbox.cgroups import Cgroups\n"
         "from execzmq.types.params import Limits\n"
         "found = Cgroups.find(sys.argv[1])\n"
         "for n in range(5): found.create(f'gone-{n}', Limits(processes=3))\n"
         "line = 'read x; sleep 9 & sleep 9 & sleep 9 & sleep 9'\n"
         "process = subprocess.Popen(['sh', '-c', line], stdin=0, stderr=subprocess.DEVNULL)\n"
-        "found.create('alive', Limits(processes=1)).add(process.pid)\n"
+        "asyncio.run(found.create('alive', Limits(processes=1)).add(process.pid))\n"
         "print(process.pid, flush=True)\nsys.stdout.close()\nprocess.wait()"
     )
     argv = [*child(code), f"test-{os.getpid()}"]
@@ -318,6 +334,39 @@ def test_killed_server(real: Cgroups) -> None:
     wait_until(known["alive"].remove_now)
 
 
+async def test_who_joins_by_itself(real: Cgroups) -> None:
+    """With some words before its command a process is in the group before it executes that."""
+    group = real.create("life", LIMITS)
+    words = [
+        *map(os.fsdecode, group.joining()),
+        "sh",
+        "-c",
+        'cat /proc/self/cgroup; echo "$0 $1"',
+        "a b",
+        "--",
+    ]
+    with sleeper(*words) as process:
+        assert process.stdout is not None
+        said = process.stdout.read().decode()
+        assert process.wait() == 0
+    groups = cgroup_plan.memberships(said.removesuffix("a b --\n"))
+    assert cgroup_plan.is_member(f"{cgroup_plan.prefix_of(f'test-{os.getpid()}')}life", BOTH, groups)
+    assert await group.remove()
+
+
+async def test_a_group_that_cannot_be_joined(real: Cgroups) -> None:
+    """The command is executed all the same, without a word of ours, and is put into the group later."""
+    group = real.create("life", LIMITS)
+    words = [*map(os.fsdecode, group.joining()), "sh", "-c", "echo said; exec sleep 1000"]
+    renamed = [word.replace("life/tasks", "none/tasks") for word in words]
+    with sleeper(*renamed) as process:
+        assert first_line(process) == b"said\n"
+        assert await group.add(process.pid) == {"memory", "pids"}
+        group.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert await group.remove()
+
+
 @pytest.mark.slow
 async def test_a_thousand_lives(real: Cgroups) -> None:
     """A thousand groups, each with a process, leave nothing."""
@@ -326,7 +375,7 @@ async def test_a_thousand_lives(real: Cgroups) -> None:
         with sleeper() as process:
             before = time.perf_counter()
             group = real.create(f"life-{number}", LIMITS)
-            group.add(process.pid)
+            await group.add(process.pid)
             spent += time.perf_counter() - before
             process.kill()
         before = time.perf_counter()
@@ -353,12 +402,12 @@ def unified() -> Iterator[str]:
         wait_until(lambda name=name: cgroups._remove(name))  # type: ignore[misc]  # bound now
 
 
-def test_version_2_kills_and_removes(unified: str) -> None:
+async def test_version_2_kills_and_removes(unified: str) -> None:
     """`cgroup.kill` ends all, and the group can then be removed."""
     place = Place(unified, 2, frozenset())
     group = Cgroups("test.", (place,)).create("life", LIMITS)
     with sleeper() as process:
-        group.add(process.pid)
+        await group.add(process.pid)
         assert not group.remove_now()
         group.kill()
         assert process.wait() == -signal.SIGKILL
@@ -371,7 +420,7 @@ def test_version_2_makes_way(unified: str) -> None:
     if not available:
         pytest.skip("version 2 controls nothing on this host")
     with sleeper() as process:
-        Cgroup({Place(unified, 2, frozenset()): unified}).add(process.pid)
+        asyncio.run(Cgroup({Place(unified, 2, frozenset()): unified}).add(process.pid))
         with pytest.raises(OSError, match="busy"):
             Path(unified, "cgroup.subtree_control").write_text(f"+{available[0]}")
         enable(unified, available[:1])

@@ -15,7 +15,7 @@ from execzmq.errors import InvalidRequest, SandboxUnavailable
 from execzmq.sandbox import cgroups
 from execzmq.sandbox import limits as module
 from execzmq.sandbox.cgroups import Cgroups, Place
-from execzmq.sandbox.limits import LimitPlan, Rlimit, check, counts_processes, enforce, plan
+from execzmq.sandbox.limits import LimitPlan, Rlimit, check, counts_processes, enforce, group_for, plan
 from execzmq.types.params import Limits
 from tests.sandbox.jail import MIB, NOBODY, Ended, as_user, confine, held, names_in, python
 
@@ -57,13 +57,13 @@ print('all four')
 
 def test_nothing_asked_leaves_no_core() -> None:
     """Without any limit there is still no core dump."""
-    assert plan(Limits(), BOTH, counts=False) == LimitPlan((NO_CORE,), {}, ())
+    assert plan(Limits(), BOTH, 0) == LimitPlan((NO_CORE,), {}, ())
 
 
-@pytest.mark.parametrize("counts", [False, True])
-def test_a_group_keeps_what_it_can(counts: bool) -> None:
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_a_group_keeps_what_it_can(uid: int) -> None:
     """A control group bounds memory and processes of the whole sandbox; the rest is each process's."""
-    found = plan(ALL, BOTH, counts=counts)
+    found = plan(ALL, BOTH, uid)
     assert found.rlimits == (
         NO_CORE,
         Rlimit(resource.RLIMIT_CPU, 3, 4),
@@ -82,7 +82,7 @@ def test_a_group_keeps_what_it_can(counts: bool) -> None:
 
 def test_an_ordinary_user_without_a_group() -> None:
     """Then memory is each process's address space, which bounds no sandbox; processes are still counted."""
-    found = plan(ALL, (), counts=True)
+    found = plan(ALL, (), 1000)
     assert Rlimit(resource.RLIMIT_AS, 100 * MIB, 100 * MIB) in found.rlimits
     assert Rlimit(resource.RLIMIT_NPROC, 8, 8) in found.rlimits
     assert (found.enforced["memory"], found.enforced["processes"]) == ("process", "sandbox")
@@ -91,7 +91,7 @@ def test_an_ordinary_user_without_a_group() -> None:
 
 def test_root_without_a_group() -> None:
     """Nobody counts root's processes."""
-    found = plan(ALL, (), counts=False)
+    found = plan(ALL, (), 0)
     assert "processes" not in found.enforced
     assert found.missing == ("memory", "processes")
     assert all(limit.kind != resource.RLIMIT_NPROC for limit in found.rlimits)
@@ -104,20 +104,21 @@ def test_whose_processes_are_counted() -> None:
     assert not counts_processes(1000, "5.10.0-8-amd64")
     assert not counts_processes(1000, "?")
     assert not counts_processes(0, "6.18.44")
+    assert plan(ALL, (), 1000, "5.10.0").missing == ("memory", "processes")
 
 
 def test_required_limits_that_are_missing() -> None:
     """What was required and cannot be had is refused, by name and with what helps."""
-    check(plan(ALL, BOTH, counts=False), "start this")
+    check(plan(ALL, BOTH, 0), "start this")
     with pytest.raises(SandboxUnavailable, match=r"\(processes\): start this") as caught:
-        check(plan(Limits(processes=3, cpu=1), (), counts=False), "start this")
+        check(plan(Limits(processes=3, cpu=1), (), 0), "start this")
     assert caught.value.missing == ["processes"]
 
 
 def test_too_few_descriptors() -> None:
     """With fewer than bubblewrap itself needs it would fail half-way."""
     with pytest.raises(InvalidRequest, match="16"):
-        plan(Limits(descriptors=15), BOTH, counts=False)
+        plan(Limits(descriptors=15), BOTH, 0)
 
 
 # that it holds
@@ -171,7 +172,7 @@ def _lend(cgroups: Cgroups, uid: int) -> Cgroups:
     for place in cgroups.places:
         folder = f"{place.folder}/execzmq-test-{os.getpid()}"
         os.mkdir(folder)
-        for name in ("", "/cgroup.procs"):
+        for name in ("", "/cgroup.procs", "/tasks"):
             os.chown(folder + name, uid, uid)
         places.append(Place(folder, place.version, place.controllers))
     return Cgroups("lent.", tuple(places))
@@ -190,6 +191,27 @@ def test_fork_bomb(who: Who, workspace: Path) -> None:
     else:
         assert (ended.output, ended.enforced) == ("63 True\n", {"processes": "sandbox"})
     assert ended.facts.refused_forks == has(who, "pids")
+
+
+def test_a_group_that_is_joined_at_the_gate(who: Who, workspace: Path) -> None:
+    """A wrapper that has not joined its group by itself is put there; the limits are the same."""
+
+    def bombed() -> tuple[int, str]:
+        with held(python(FORKS), str(workspace)) as sandbox:
+            limits = Limits(processes=64)
+            enforced = asyncio.run(enforce(sandbox.pid, "life", limits, who.cgroups, os.geteuid()))
+            ended = sandbox.release()
+        assert enforced.cgroup is None or asyncio.run(enforced.cgroup.remove())
+        return ended
+
+    is_counted = who.uid != 0 or has(who, "pids")
+    assert as_user(who.uid, bombed) == (0, "63 True\n" if is_counted else "250\n")
+
+
+def test_nothing_to_limit_makes_no_group(who: Who) -> None:
+    """Limits that each process has for itself need no control group."""
+    assert group_for("life", Limits(cpu=1), who.cgroups) is None
+    assert who.cgroups.recover() == ({}, [])
 
 
 def test_one_process(who: Who, workspace: Path) -> None:
@@ -337,13 +359,12 @@ def test_a_group_that_takes_nobody(who: Who, workspace: Path, monkeypatch: pytes
             assert enforced.cgroup is None
             return enforced.plan
 
-    counts = counts_processes(who.uid, os.uname().release)
-    assert as_user(who.uid, limited) == plan(ALL, (), counts=counts)
+    assert as_user(who.uid, limited) == plan(ALL, (), who.uid)
     assert who.cgroups.recover() == ({}, [])
 
 
 def refuse_processes(folder: str, name: str, value: str) -> None:
     """Write as ever, but no process into a group."""
-    if name == "cgroup.procs":
+    if name in {"cgroup.procs", "tasks"}:
         raise PermissionError
     Path(folder, name).write_text(value)
