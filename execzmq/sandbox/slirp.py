@@ -48,8 +48,8 @@ def find(programs: Sequence[bytes] = PROGRAMS, tun: str = TUN) -> bytes:
     program = next((path for path in programs if os.access(path, os.X_OK)), None)
     if program is None:
         raise SandboxUnavailable(
-            "network 'internet' needs slirp4netns, which is not in /usr/bin: install the package slirp4netns, or "
-            "use network 'proxy'",
+            "network 'internet' needs slirp4netns, which is not in /usr/bin: install the package "
+            "slirp4netns, or use network 'proxy'",
             reason="slirp_not_found",
         )
     if not os.access(tun, os.R_OK | os.W_OK):
@@ -83,5 +83,5 @@ def companion_of(process_id: str) -> str:
 
 
 def has_loopback(fib_trie: str) -> bool:
-    """Tell from /proc/PID/net/fib_trie, PID being the sandbox's first, whether bwrap has set up its loopback."""
+    """Tell from /proc/PID/net/fib_trie of the sandbox's first process whether bwrap has made its loopback."""
     return "127.0.0.1" in fib_trie
