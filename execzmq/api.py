@@ -160,4 +160,4 @@ async def _default_backend() -> ExecBackend:
 async def _local() -> AsyncClient:
     from execzmq.backends.local import LocalBackend
 
-    return AsyncClient(await LocalBackend.open_private(hidden=connection.hidden_folders()))
+    return AsyncClient(await LocalBackend.open_private())

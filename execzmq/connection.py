@@ -210,6 +210,15 @@ def hidden_folders() -> list[Path]:
     return [sockets, state, jupyter_runtime_folder()]
 
 
+def shared_folder() -> Path:
+    """Make, and return, a folder that all programs of this user on this machine share.
+
+    Raises:
+        ConnectionFailed: it is a link or belongs to somebody else.
+    """
+    return private_folder(f"/tmp/execzmq-{os.getuid()}")
+
+
 def private_folder(path: str | Path) -> Path:
     """Make a folder and its missing parents 0700; check that it and its parent are out of others' reach.
 

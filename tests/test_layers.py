@@ -18,7 +18,7 @@ ALLOWED = {
     "keeper": "",
     "process": "errors types settings keeper",
     "sandbox": "errors types settings",
-    "backends": "errors types settings process keeper sandbox",
+    "backends": "errors types settings connection process keeper sandbox",
     "server": "errors types settings connection zmqloop protocol process keeper sandbox backends",
     "client": "errors types settings connection zmqloop protocol",
     "api": "errors types settings connection client",

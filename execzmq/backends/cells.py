@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from execzmq.backends.confined import COMMAND, FIRST, Confined
 from execzmq.backends.judging import Circumstances, verdict_of
 from execzmq.backends.proxies import Proxies
+from execzmq.backends.sweeping import Sweeper, has_journal
 from execzmq.keeper.client import SpawnedProcess
 from execzmq.keeper.messages import PROXY
 from execzmq.process.ending import End
@@ -34,13 +36,15 @@ class Cells:
     """All sandboxes of one backend.
 
     Args:
-        identity: what tells the backend's control groups from those of others, in all its lives.
+        folder: of the backend; tells its control groups from those of others, in all its lives.
         run: runs what must be waited for.
     """
 
-    def __init__(self, identity: str, run: Callable[[Coroutine[Any, Any, object]], None]) -> None:
-        self._identity = identity
+    def __init__(self, folder: Path, run: Callable[[Coroutine[Any, Any, object]], None]) -> None:
+        self._identity = str(folder)
         self._run = run
+        self._folder = folder
+        self._sweeper: Sweeper | None = None
         self.proxies = Proxies()
         self._cells: dict[str, _Cell] = {}
         self._groups: Cgroups | None = None
@@ -53,6 +57,19 @@ class Cells:
             self._groups = Cgroups.find(self._identity)
             self._found = self._groups.recover([word_of(key) for key in self._cells]).known
         return self._groups
+
+    @property
+    def sweeper(self) -> Sweeper:
+        """Return who removes what sandboxes leave on the disk."""
+        if self._sweeper is None:
+            self._sweeper = Sweeper(self._folder, self._run)
+            self._sweeper.recover([key for key, cell in self._cells.items() if not cell.confined.is_over])
+        return self._sweeper
+
+    def recover(self) -> None:
+        """Tidy up after sandboxes of an earlier life that have ended, when all are known that have not."""
+        if self._cells or has_journal(self._folder):
+            _ = self.sweeper
 
     def take_in(
         self, process: ManagedProcess, wrapper: int, first: int, command: int, around: Circumstances
@@ -107,14 +124,29 @@ class Cells:
         for cell in self._cells.values():
             cell.confined.kill()
 
-    def close(self) -> None:
-        """Let go of all sandboxes, which go on; idempotent."""
-        while self._cells:
-            cell = self._cells.popitem()[1]
-            cell.confined.close()
+    def stop(self) -> None:
+        """Watch no sandbox any more, and serve none; idempotent."""
+        for cell in self._cells.values():
+            cell.confined.stop()
             if cell.around.proxy is not None:
                 cell.around.proxy.close()
         self.proxies.close()
+
+    async def aclose(self) -> None:
+        """Let go of all sandboxes, of which some may go on, and tidy up after the others. Idempotent."""
+        self.stop()
+        alive = []
+        while self._cells:
+            key, cell = self._cells.popitem()
+            if cell.confined.has_ended():
+                self.sweeper.release(key)
+            else:
+                alive.append(word_of(key))
+            cell.confined.close()
+        if self._sweeper is not None:
+            await self._sweeper.aclose()
+        if self._groups is not None:
+            await self._groups.tidy(alive)
 
     def _ended(self, key: str) -> None:
         """Tidy up after the last process of a sandbox."""
@@ -122,6 +154,7 @@ class Cells:
         if cell.around.proxy is not None:
             cell.around.proxy.close()
             self._run(cell.around.proxy.wait_closed())
+        self.sweeper.release(key)
         if cell.then is not None:
             self._let_go(key, cell.then)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -83,17 +84,28 @@ class Confined:
         """Return by name what a keeper must hold; they stay this object's."""
         return dict(self._fds)
 
+    def has_ended(self) -> bool:
+        """Tell whether nobody is in it now, also where the loop has not noticed yet."""
+        if self.is_over:
+            return True
+        poll = select.poll()
+        poll.register(self._fds[FIRST], select.POLLIN)
+        return bool(poll.poll(0))
+
     def kill(self) -> None:
         """End all that is in the sandbox at once."""
         if FIRST in self._fds:
             with suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(self._fds[FIRST], signal.SIGKILL)
 
+    def stop(self) -> None:
+        """Watch no more; idempotent."""
+        if FIRST in self._fds:
+            self._loop.remove_reader(self._fds[FIRST])
+
     def close(self) -> None:
         """Watch no more, and close the descriptors; idempotent."""
-        first = self._fds.get(FIRST, -1)
-        if first >= 0:
-            self._loop.remove_reader(first)
+        self.stop()
         while self._fds:
             os.close(self._fds.popitem()[1])
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from execzmq.backends import entering
@@ -20,7 +18,9 @@ from execzmq.backends.confined import COMMAND, FIRST, TOLD, Confined, pid_of
 from execzmq.backends.judging import Circumstances
 from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
-from execzmq.errors import SandboxUnavailable
+from execzmq.backends.sweeping import Sweeper
+from execzmq.connection import hidden_folders
+from execzmq.errors import SandboxUnavailable, SpawnFailed
 from execzmq.keeper.client import SpawnedProcess
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox import host, limits
@@ -40,15 +40,12 @@ _LOOK_SECONDS = 15.0
 
 
 class Confiner:
-    """Confines the commands of one backend.
+    """Confines the commands of one backend."""
 
-    Args:
-        hidden: folders and files that no sandbox sees, the backend's own among them.
-    """
-
-    def __init__(self, hidden: Sequence[Path], backend: LocalBackend) -> None:
-        self.cells = Cells(str(backend.folder), backend.run_task)
-        self._hidden = [os.fsencode(path) for path in (*hidden, profiles_path().parent)]
+    def __init__(self, backend: LocalBackend) -> None:
+        self.cells = Cells(backend.folder, backend.run_task)
+        hidden = (backend.folder, *hidden_folders(), profiles_path().parent)
+        self._hidden = [os.fsencode(path) for path in hidden]
         self._backend = backend
 
     def permissions_for(self, params: ExecParams) -> Permissions | None:
@@ -69,28 +66,49 @@ class Confiner:
             InvalidRequest, LimitExceeded: a root is not there, or cannot be one.
             SandboxUnavailable: no sandbox can be enforced here, or a limit that is required.
         """
-        counts = limits.counts_processes(os.geteuid(), os.uname().release)
-        plan = limits.plan(permissions.limits, self.cells.cgroups.controllers, counts=counts)
+        plan = limits.plan(permissions.limits, self.cells.cgroups.controllers, os.geteuid())
         if permissions.require_limits:
             limits.check(plan, self.cells.cgroups.reason)
         try:
-            view, wrapper = await aside(partial(self._look, permissions), _LOOK_SECONDS, _drop)
+            view, wrapper, starting = await aside(
+                partial(self._look, permissions, self.cells.sweeper), _LOOK_SECONDS, _drop
+            )
         except TimeoutError:
             words = f"its folders were not found within {_LOOK_SECONDS:.0f} s: does a file system not answer?"
             raise SandboxUnavailable(words, reason="slow_folders") from None
         applied = applied_of(permissions, view, kind="bubblewrap", limits_enforced=plan.enforced)
         chosen = () if params.env_policy is None else tuple(map(os.fsencode, params.env_policy.set))
-        return Prepared(permissions, view, os.fsencode(wrapper.path), self._host, applied, chosen)
+        return Prepared(permissions, view, os.fsencode(wrapper.path), self._host, applied, starting, chosen)
 
-    def _look(self, permissions: Permissions) -> tuple[View, Wrapper]:
-        wrapper = find()
-        view = view_of(permissions, server_dirs=self._hidden)
-        try:
+    def _look(self, permissions: Permissions, sweeper: Sweeper) -> tuple[View, Wrapper, int]:
+        with contextlib.ExitStack() as undoing:
+            wrapper, starting = find(), sweeper.starting()
+            undoing.callback(os.close, starting)
+            view = view_of(permissions, server_dirs=self._hidden, placeholders=sweeper.paths)
+            undoing.callback(view.close)
             require_outside(wrapper, view.roots)
-        except BaseException:
-            view.close()
-            raise
-        return view, wrapper
+            undoing.pop_all()
+        return view, wrapper, starting
+
+    def occupy(self, key: str, prepared: Prepared) -> None:
+        """Take what a sandbox needs on the disk and in the kernel before it is started.
+
+        Raises:
+            SpawnFailed: the disk is full or fails; nothing was taken.
+        """
+        try:
+            self.cells.sweeper.hold(key, prepared.view)
+        except OSError as error:
+            message = f"the sandbox cannot be written down in the server's state folder: {error.strerror}"
+            raise SpawnFailed(f"{message}; make room on its disk", reason="placeholders") from None
+        limited = prepared.permissions.limits
+        prepared.cgroup = limits.group_for(word_of(key), limited, self.cells.cgroups)
+
+    def vacate(self, key: str, prepared: Prepared) -> None:
+        """Give back what was taken for a sandbox that was not entered, and whose processes are ended."""
+        self.cells.sweeper.release(key)
+        if prepared.cgroup is not None:
+            self._backend.run_task(prepared.cgroup.remove())
 
     @cached_property
     def _host(self) -> host.Host:
@@ -140,6 +158,7 @@ class Confiner:
             self.cells.cgroups,
             os.geteuid(),
             required=permissions.require_limits,
+            cgroup=prepared.cgroup,
         )
         prepared.applied["limits_enforced"] = sorted(enforced.plan.enforced)
         names = frozenset(enforced.plan.enforced)
@@ -150,8 +169,9 @@ class Confiner:
         return around
 
 
-def _drop(found: tuple[View, Wrapper]) -> None:
+def _drop(found: tuple[View, Wrapper, int]) -> None:
     found[0].close()
+    os.close(found[2])
 
 
 def _end(first: int) -> None:

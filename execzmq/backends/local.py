@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class LocalBackend:
 
     is_local = True
 
-    def __init__(self, folder: Path, settings: Settings, hidden: Sequence[Path], *, private: bool) -> None:
+    def __init__(self, folder: Path, settings: Settings, *, private: bool) -> None:
         self.folder, self.settings, self.offer = folder, settings, Offer(settings.profile)
         self.table, self.readers = ProcessTable(), Readers()
         self.scanner = TreeScanner(0, partial(_scopes_of, self.table))
@@ -78,27 +78,22 @@ class LocalBackend:
         self.recording = Recording(folder, self.table, self._keeping, self._housekeeping.make_room)
         self.journal, self.memory = self.recording.journal, self.recording.memory
         self._starter = Starter(self)
-        self.confiner = Confiner([folder, *hidden], self)
+        self.confiner = Confiner(self)
         self._closed = False
 
     @classmethod
-    async def open(cls, folder: Path, settings: Settings, hidden: Sequence[Path] = ()) -> LocalBackend:
+    async def open(cls, folder: Path, settings: Settings) -> LocalBackend:
         """Open the backend of a state folder whose lock the caller holds.
 
         What an earlier life left there is taken over: finished logs can be read, running processes go on.
-
-        Args:
-            hidden: folders and files that no sandbox sees, besides the state folder.
         """
-        return await cls._open(cls(folder, settings, hidden, private=False))
+        return await cls._open(cls(folder, settings, private=False))
 
     @classmethod
-    async def open_private(
-        cls, settings: Settings | None = None, hidden: Sequence[Path] = ()
-    ) -> LocalBackend:
+    async def open_private(cls, settings: Settings | None = None) -> LocalBackend:
         """Open a backend of this Python's own; closing it ends its processes and removes its logs."""
         folder = Path(tempfile.mkdtemp(prefix="execzmq-"))
-        return await cls._open(cls(folder, settings or Settings(), hidden, private=True))
+        return await cls._open(cls(folder, settings or Settings(), private=True))
 
     @classmethod
     async def _open(cls, backend: LocalBackend) -> LocalBackend:
@@ -111,6 +106,7 @@ class LocalBackend:
         try:
             await backend._keeping.connect(found)
             restore(backend, records, left)
+            backend.confiner.cells.recover()
         except BaseException:
             await backend.aclose()
             raise
@@ -194,8 +190,9 @@ class LocalBackend:
             process.release()
             process.log.close()
         self.readers.close()
-        self.confiner.cells.close()
+        self.confiner.cells.stop()
         await self._keeping.close(keeps=keeps)
+        await self.confiner.cells.aclose()
         self.journal.close()
         self.scanner.close()
         if self._private:

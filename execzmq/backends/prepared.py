@@ -18,6 +18,7 @@ from execzmq.keeper.launch import Launch, Tty
 from execzmq.process.environ import MARK_NAME, build_env
 from execzmq.process.spec import ProcessSpec
 from execzmq.sandbox import bwrap, seccomp
+from execzmq.sandbox.cgroups import Cgroup
 from execzmq.sandbox.host import Host
 from execzmq.sandbox.model import Permissions, View
 from execzmq.sandbox.sight import Sight
@@ -35,7 +36,9 @@ class Prepared:
 
     Attributes:
         applied: what is told of the sandbox.
+        starting: descriptor that keeps what others have left on the disk.
         chosen: names of variables that the client sets itself.
+        cgroup: which the wrapper joins, `None` where there is none.
         sight: what the command sees where.
         launched: the command without the sandbox, from `launch_of` on.
         command_lines: of the command's process before the command is executed.
@@ -46,7 +49,9 @@ class Prepared:
     wrapper: bytes
     host: Host
     applied: dict[str, Any]
+    starting: int
     chosen: tuple[bytes, ...] = ()
+    cgroup: Cgroup | None = None
     sight: Sight = field(init=False)
     launched: Launch = field(init=False)
     command_lines: tuple[bytes, ...] = ()
@@ -112,6 +117,9 @@ class Prepared:
     def close(self) -> None:
         """Close what is still here; idempotent."""
         self.view.close()
+        if self.starting >= 0:
+            os.close(self.starting)
+            self.starting = -1
         if self._status >= 0:
             os.close(self._status)
             self._status = -1
@@ -163,6 +171,7 @@ class Prepared:
             tty=plain.tty._replace(controls=False) if plain.tty is not None else None,
             passed=passed,
             gate="gate",
+            joins=() if self.cgroup is None else self.cgroup.joins,
         )
 
 

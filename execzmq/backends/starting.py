@@ -75,7 +75,7 @@ class Starter:
             existing = self._repeated(params, process_id, digest)
             if existing is not None:
                 return existing, self._starting.get(process_id), True
-            process, starting = self._begin(params, process_id, session, digest, prepared)
+            process, starting = self._begin(params, process_id, session, digest, prepared, undoing)
             undoing.pop_all()
         return process, starting, False
 
@@ -109,7 +109,13 @@ class Starter:
             prepared.close()
 
     def _begin(
-        self, params: ExecParams, process_id: str, session: str, digest: str, prepared: Prepared | None
+        self,
+        params: ExecParams,
+        process_id: str,
+        session: str,
+        digest: str,
+        prepared: Prepared | None,
+        undoing: contextlib.ExitStack,
     ) -> tuple[ManagedProcess, Outcome[None]]:
         backend = self._backend
         instance = int.from_bytes(os.urandom(8))
@@ -118,6 +124,9 @@ class Starter:
         applied = None if prepared is None else prepared.applied
         spec = spec_of(params, process_id, instance, cwd, budget, session, digest, backend.clock(), applied)
         folder = backend.log_folder(spec)
+        if prepared is not None:
+            backend.confiner.occupy(spec.key, prepared)
+            undoing.callback(backend.confiner.vacate, spec.key, prepared)
         launch, files = self._launch_of(params, spec, folder, prepared)
         try:
             backend.recording.begun(spec)
@@ -179,6 +188,7 @@ class Starter:
     def _failed(self, process: ManagedProcess, prepared: Prepared | None, reason: Exception) -> None:
         if prepared is not None:
             prepared.close()
+            self._backend.confiner.vacate(process.spec.key, prepared)
             if isinstance(reason, KeeperLost) and reason.was_asked:
                 backend = self._backend
                 backend.run_task(orphans.end_unreachable(process.spec, backend.scanner))

@@ -7,6 +7,7 @@ return.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -28,6 +29,7 @@ class Plan(NamedTuple):
         descriptors: number in the command to descriptor here.
         terminal: the command's stdin is to be its controlling terminal.
         limits: number of a resource to its (soft, hard) pair.
+        joins: files of control groups to write itself to.
         report: gets the step and errno of a failure.
     """
 
@@ -39,6 +41,7 @@ class Plan(NamedTuple):
     descriptors: dict[int, int]
     terminal: bool
     limits: list[tuple[int, tuple[int, int]]]
+    joins: Sequence[bytes]
     report: int
 
 
@@ -58,6 +61,7 @@ def become(plan: Plan) -> NoReturn:
         plan = _in_step("descriptors", _place_descriptors, plan)
         _in_step("session", _enter_session, plan)
         _in_step("cwd", _enter_folder, plan)
+        _join_groups(plan)
         _in_step("limits", _set_limits, plan)
         _in_step("exec", _execute, plan)
     except _StepFailed as exc:
@@ -110,6 +114,17 @@ def _place_descriptors(plan: Plan) -> Plan:
 def _lift(fd: int, above: int) -> int:
     """Duplicate to a number that no descriptor of the command will take."""
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
+
+
+def _join_groups(plan: Plan) -> None:
+    """Join control groups; who counts on one looks whether that was done."""
+    for path in plan.joins:
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(fd, b"0")
+            finally:
+                os.close(fd)
 
 
 def close_others(kept: set[int]) -> None:

@@ -100,6 +100,8 @@ class Launch(NamedTuple):
         passed: name of a passed descriptor to its number in the command (3 and above).
         gate: name of the passed descriptor at which the command waits by itself until it is released: a pipe
             that is open for reading and writing, so that no end of anybody lets it go.
+        joins: files of control groups to which the command writes itself before it is executed: for others to
+            do that takes the kernel ten times as long. One that cannot be joined is left out.
     """
 
     process_id: str
@@ -117,6 +119,7 @@ class Launch(NamedTuple):
     segment_bytes: int = SEGMENT_BYTES
     passed: Mapping[str, int] = _NOTHING
     gate: str | None = None
+    joins: tuple[bytes, ...] = ()
 
     @property
     def descriptor_names(self) -> tuple[str, ...]:

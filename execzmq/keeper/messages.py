@@ -13,8 +13,8 @@ from typing import Any
 from execzmq.keeper.launch import SEGMENT_BYTES, Environment, Launch, Limit, SpawnError, Tty, entries_of
 
 PROTOCOL_VERSION = 3
-"""2: `segment_bytes` of `spawn`, `adopt`, `exit` without a status. 3: `gate` of `spawn` in place of `held`, a
-terminal that does not control, `listen`. Each end answers and reads the older ones too."""
+"""2: `segment_bytes` of `spawn`, `adopt`, `exit` without a status. 3: `gate` and `joins` of `spawn`, no
+`held`, a terminal that does not control, `listen`. Each end answers and reads the older ones too."""
 
 PROXY = "proxy"
 """Name under which a listener in a command's own network is held with the command."""
@@ -144,6 +144,7 @@ def spawn_message(launch: Launch) -> Message:
         "segment_bytes": launch.segment_bytes,
         "passed": dict(launch.passed),
         "gate": launch.gate,
+        "joins": [text(path) for path in launch.joins],
         "fds": list(launch.descriptor_names),
     }
 
@@ -174,6 +175,7 @@ def launch_from(message: Message) -> Launch:
             segment_bytes=int(message.get("segment_bytes", SEGMENT_BYTES)),
             passed={name: int(number) for name, number in passed.items()},
             gate=message.get("gate"),
+            joins=tuple([raw(path) for path in message.get("joins", ())]),
         )
     except (TypeError, ValueError, AttributeError, LookupError) as exc:
         raise MessageError("bad_message", f"spawn: {exc}", "spawn", message["id"]) from exc

@@ -107,6 +107,15 @@ def open_network(pidfd: int) -> int:
     return network
 
 
+def open_owner(network: int) -> int:
+    """Open the user namespace that owns a network, which its processes need not be in; the caller's then.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    return fcntl.ioctl(network, _NS_GET_USERNS)
+
+
 def _pid_of(pidfd: int) -> int:
     """Return the number of a descriptor's process, -1 where it has ended.
 
@@ -175,7 +184,7 @@ def _place(network: int, port: int, answer: socket.socket) -> NoReturn:
 
 def _enter_owner(network: int) -> None:
     """Enter the user namespace that owns a network: its process may be in one further inside."""
-    owner = fcntl.ioctl(network, _NS_GET_USERNS)
+    owner = open_owner(network)
     if not _is_own("user", owner):
         _set_namespace(owner, _CLONE_NEWUSER)
 

@@ -114,6 +114,7 @@ def _plan(launch: Launch, streams: Streams, limit: DescriptorLimit | None, repor
         descriptors=streams.theirs,
         terminal=launch.tty is not None and launch.tty.controls,
         limits=limits,
+        joins=launch.joins,
         report=report,
     )
 

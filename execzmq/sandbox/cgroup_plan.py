@@ -26,8 +26,6 @@ OWN_PROCESSES = 1
 JOINED_PROCESSES = 2
 """The same where the wrapper has put itself into the group: its monitor is there as well."""
 
-_JOIN = '{ while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; } 2>/dev/null; shift; exec "$@"'
-
 _UNIFIED = ""
 _MOST_PROCESSES = 4_194_304
 """The kernel's PID_MAX_LIMIT: it refuses to write more."""
@@ -130,16 +128,6 @@ def lent(own: str, is_managed: bool, is_delegated: Callable[[str], bool]) -> str
 def prefix_of(identity: str) -> str:
     """Return how the names of a server's groups begin; `identity` is its own, such as its state folder."""
     return f"execzmq.{hashlib.sha256(identity.encode(errors='surrogateescape')).hexdigest()[:16]}."
-
-
-def joining(files: Iterable[str]) -> list[bytes]:
-    """Return the words before a command that put it into groups of version 1, by their `tasks`.
-
-    For a process with one thread that moves itself the kernel need not keep all others from forking, for
-    which it waits as long as bubblewrap takes. Where it is refused the command is executed all the same.
-    """
-    words = ["/bin/sh", "-c", _JOIN, "sh", *files, "--"]
-    return [word.encode(errors="surrogateescape") for word in words]
 
 
 def is_member(name: str, controllers: Iterable[str], groups: dict[str, str]) -> bool:

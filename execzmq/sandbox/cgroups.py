@@ -55,10 +55,15 @@ class Cgroup:
     def __init__(self, folders: dict[Place, str]) -> None:
         self._folders = folders
 
-    def joining(self) -> list[bytes]:
-        """Return words to be put before the wrapper's, with which it joins by itself; empty if it cannot."""
-        files = [f"{folder}/tasks" for place, folder in self._folders.items() if place.version == 1]
-        return plan.joining(files) if files else []
+    @property
+    def joins(self) -> tuple[bytes, ...]:
+        """Return files to which a process with one thread writes `0` to join by itself, where that is faster.
+
+        For one that moves itself within version 1 the kernel need not keep all others from forking, for which
+        it waits as long as bubblewrap takes.
+        """
+        folders = [folder for place, folder in self._folders.items() if place.version == 1]
+        return tuple(os.fsencode(f"{folder}/tasks") for folder in folders)
 
     async def add(self, pid: int) -> frozenset[str]:
         """See a process into the group; what it starts from then on is in it as well.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from ipaddress import IPv6Address, ip_address
-from typing import Any
+from typing import Any, NoReturn
 
 from execzmq.sandbox.addresses import carried, reason_against
 from execzmq.sandbox.hosts import Address, HostPattern, Target, first_match
@@ -123,7 +123,7 @@ class Dialer:
         """
         pattern = first_match(self._patterns, target)
         if pattern is None:
-            raise Refused("not listed")
+            self._refuse_unlisted(target)
         addresses = await self._addresses_of(target)
         refused = [(self._reason(address, not pattern.below), address) for address in addresses]
         allowed = [address for reason, address in refused if reason is None]
@@ -131,6 +131,12 @@ class Dialer:
             reason, address = refused[0]
             raise Refused(str(reason), address)
         return await _connect_first(allowed[:_MOST_ADDRESSES], target)
+
+    def _refuse_unlisted(self, target: Target) -> NoReturn:
+        """Refuse; an address that would not be dialled either if it were listed is refused as that."""
+        if not isinstance(target.host, str) and (reason := self._reason(target.host, True)) is not None:
+            raise Refused(reason, target.host)
+        raise Refused("not listed")
 
     async def _addresses_of(self, target: Target) -> Sequence[Address]:
         if not isinstance(target.host, str):

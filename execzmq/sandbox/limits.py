@@ -172,7 +172,7 @@ def check(found: LimitPlan, reason: str = "") -> None:
 
 
 def group_for(key: str, limits: Limits, cgroups: Cgroups, own: int = JOINED_PROCESSES) -> Cgroup | None:
-    """Make the control group of a sandbox that is to be started with the words of `Cgroup.joining`.
+    """Make the control group of a sandbox whose wrapper joins it by itself, by `Cgroup.joins`.
 
     Args:
         key: of this life of the process, for the group's name.

@@ -35,6 +35,11 @@ class MountTable:
         for mount in mounts:
             self._of_device.setdefault(mount.device, []).append(mount)
 
+    @property
+    def places(self) -> frozenset[bytes]:
+        """Return where something is mounted."""
+        return frozenset(self._at_place)
+
     def aliases(self, path: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield pairs: a folder or a part of it, and a further path at which that may be seen.
 

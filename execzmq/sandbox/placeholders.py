@@ -1,22 +1,22 @@
 """Own the empty folders that sandboxes leave on the disk: who uses each, and when it goes.
 
 A name that must stay missing is covered in the sandbox, and what is covered has to exist. To remove it while
-another sandbox uses it would take that one's cover away; a journal tells the server's next life of those
-whose sandboxes ended meanwhile. Knows nothing of processes: their ids are keys.
-
-Two servers do not know of each other: where they have sandboxes in one root, the first to end uncovers the
-names of the other's.
+another sandbox uses it would take that one's cover away, whichever server started that: so what is removed is
+mounted nowhere, and nobody is starting meanwhile. A journal tells the server's next life of those whose
+sandboxes ended when no server lived. Knows nothing of processes: their ids are keys.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator
 
 from execzmq.sandbox.model import View
+from execzmq.sandbox.mounted import mounted_elsewhere
 from execzmq.sandbox.repositories import HERE
 
 _MOST_BYTES = 1 << 20
@@ -27,11 +27,14 @@ class Placeholders:
 
     Args:
         journal: file in the server's state folder; made when it is needed.
+        lock: file that all servers of this user share; made when it is needed.
     """
 
-    def __init__(self, journal: bytes) -> None:
+    def __init__(self, journal: bytes, lock: bytes) -> None:
         self._journal = journal
+        self._lock = lock
         self._held: dict[str, frozenset[bytes]] = {}
+        self._leaving: set[bytes] = set()
         self._files: set[bytes] = set()
 
     def __len__(self) -> int:
@@ -40,10 +43,26 @@ class Placeholders:
     @property
     def paths(self) -> frozenset[bytes]:
         """Return what is left on the disk now: for `view_of`, to which it counts as missing."""
-        return frozenset(path for paths in self._held.values() for path in paths)
+        held = [path for paths in list(self._held.values()) for path in paths]
+        return frozenset((*held, *list(self._leaving)))
+
+    @property
+    def has_left(self) -> bool:
+        """Tell whether there is something that nobody here needs any more, for `sweep`."""
+        return bool(self._leaving)
+
+    def starting(self) -> int:
+        """Return a descriptor that keeps every server from removing anything until it is closed.
+
+        It is to be had from before the look at the disk until all is mounted. May wait for a `sweep`.
+
+        Raises:
+            OSError: the lock cannot be had.
+        """
+        return _locked(self._lock, fcntl.LOCK_SH)
 
     def hold(self, key: str, view: View) -> None:
-        """Count a sandbox as a user of what its view leaves on the disk; to be called before it starts.
+        """Count a sandbox as a user of what its view leaves on the disk; to be called while it is `starting`.
 
         Args:
             key: of the sandbox, not yet in use.
@@ -68,19 +87,27 @@ class Placeholders:
             raise
 
     def release(self, key: str) -> None:
-        """Remove what no other sandbox uses; to be called when one has ended, all of it. Idempotent.
+        """Need no more what a sandbox has left; to be called when all of it has ended. Idempotent."""
+        self._leaving |= self._held.pop(key, frozenset())
 
-        What is not an empty folder any more, or a file with other content, is somebody's and stays.
+    def sweep(self) -> None:
+        """Remove what nobody needs; nothing while a sandbox of this user is being started anywhere.
+
+        What is not an empty folder any more, or a file with other content, is somebody's and stays. Looks at
+        all processes and may wait for a file system: to be called aside of the loop, not twice at a time.
         """
-        freed = self._held.pop(key, frozenset())
-        for path in freed - self.paths:
-            _remove(path, is_file=path in self._files)
-            self._files.discard(path)
-        if freed:
+        with contextlib.suppress(OSError), _closing(_locked(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)):
+            wanted = {path for paths in list(self._held.values()) for path in paths}
+            free = set(self._leaving) - wanted
+            for path in free - mounted_elsewhere(free):
+                _remove(path, is_file=path in self._files)
+                self._leaving.discard(path)
+                self._files.discard(path)
+            self._leaving -= wanted
             self._shorten()
 
     def recover(self, alive: Collection[str]) -> None:
-        """Take over what earlier lives of this server have left, and remove what no sandbox needs now.
+        """Take over what earlier lives of this server have left; what no sandbox needs now is for `sweep`.
 
         Args:
             alive: keys of the sandboxes that still run.
@@ -114,7 +141,7 @@ class Placeholders:
         Nothing depends on it: what it says too much is looked at and found gone.
         """
         with contextlib.suppress(OSError):
-            if not self._held:
+            if not self._held and not self._leaving:
                 os.truncate(self._journal, 0)
             elif os.stat(self._journal).st_size > _MOST_BYTES:
                 self._write_anew()
@@ -171,6 +198,24 @@ def _remove(path: bytes, *, is_file: bool) -> None:
 def _content(name: bytes, parent: int) -> bytes:
     with _opened(name, os.O_RDONLY | os.O_NONBLOCK, parent) as fd:
         return os.read(fd, len(HERE) + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+
+
+def _locked(path: bytes, kind: int) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, kind)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+@contextlib.contextmanager
+def _closing(fd: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(fd)
 
 
 @contextlib.contextmanager

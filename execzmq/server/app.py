@@ -113,7 +113,7 @@ class Server:
         async with contextlib.AsyncExitStack() as undo:
             state = take_over(name) if replace else StateFolder(name)
             undo.callback(state.close)
-            backend = await LocalBackend.open(state.path, settings, connection.hidden_folders())
+            backend = await LocalBackend.open(state.path, settings)
             undo.push_async_callback(backend.aclose)
             server = cls(state, backend, _new_connection(state))
             undo.callback(server._sockets.close)

@@ -16,7 +16,7 @@ from execzmq.keeper.handover import Orphan, ProcessExit, SpawnedProcess
 from execzmq.keeper.launch import SEGMENT_BYTES, Tty
 from execzmq.keeper.loop import Loop
 from execzmq.keeper.pidfds import exit_status
-from execzmq.keeper.strangers import Strangers, 
+from execzmq.keeper.strangers import Strangers
 from execzmq.keeper.table import Record
 from execzmq.keeper.tree import descendants, parent_of
 from tests.keeper.harness import UNKNOWN, Harness, keeper, read_until, shell

@@ -250,7 +250,7 @@ async def test_who_ended_at_its_gate_is_not_released(short_tmp: Path) -> None:
 async def test_server_killed_before_release_c26(short_tmp: Path) -> None:
     """What waits when its server dies is never run, nor what it has begun in a session of its own."""
     mark = short_tmp / "ran"
-    line = f"setsid sh -c 'echo >{mark}.waits; head -c 1 <&7; echo >{mark}' & wait"
+    line = f"setsid sh -c 'echo >{mark}.waits; read x <&7; echo >{mark}' & wait"
     await killed_server(
         short_tmp,
         "keep",

@@ -24,6 +24,11 @@ from tests.support import deadline, wait_until
 
 # setpriv itself may still execute what the user may not: `env` may not any more.
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env"]
+CONNECT = f"""
+import socket
+with socket.create_connection(("127.0.0.1", {PORT})) as peer:
+    print(peer.recv(9).decode())
+"""
 REACHED = "reached\nreached\nConnectionRefusedError\n"
 
 pytestmark = pytest.mark.skipif(not os.path.exists(BWRAP), reason="bubblewrap is not installed")
@@ -80,17 +85,23 @@ async def spawned(own: Harness) -> None:
 
 
 async def test_next_server_is_given_the_listener(short_tmp: Path) -> None:
-    """It is held under the name `proxy` and outlives the server, with what has connected meanwhile."""
-    with Gate("true") as gate:
+    """It is held under the name `proxy` and outlives the server, with who has connected meanwhile."""
+    with Gate(sys.executable, "-c", CONNECT) as gate:
         first = Harness()
         await first.connect(short_tmp, "keep")
         await spawned(first)
         os.close(await first.client.listen("p", gate.pidfd, PORT))
         first.client.close()
+        said = asyncio.create_task(asyncio.to_thread(gate.release))
         async with keeper(short_tmp) as own:
             with socket.socket(fileno=own.found["p"].fds.pop("proxy")) as listener:
                 assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
                 assert listener.getsockname()[1] == PORT
+                listener.setblocking(False)
+                peer, _ = await asyncio.get_running_loop().sock_accept(listener)
+                with peer:
+                    peer.send(b"late")
+            assert await said == "late\n"
         await first.reap()
 
 

@@ -376,7 +376,7 @@ def test_who_waits_at_a_gate_runs_at_its_release(short_tmp: Path, gate: int) -> 
 def test_who_waits_at_a_gate_can_be_ended_with_its_children(short_tmp: Path, gate: int) -> None:
     """What waits may have made a session of its own, as a sandbox does: it ends too and never runs."""
     mark = short_tmp / "ran"
-    line = f"setsid sh -c 'echo $$; head -c 1 <&7; echo >{mark}' & wait"
+    line = f"setsid sh -c 'echo $$; read x <&7; echo >{mark}' & wait"
     spawned = spawn(behind_gate(line, waits=False), {"gate": gate})
     os.set_blocking(spawned.fds["stdout"], True)
     inner = int(os.read(spawned.fds["stdout"], 64))

@@ -74,6 +74,7 @@ def test_end_is_written_whole(table: Table, short_tmp: Path) -> None:
         "rusage": {"user": 0.5},
         "ended_at": 2.0,
         "released": True,
+        "inner": False,
     }
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
-from execzmq.sandbox.cgroups import Cgroups
+from execzmq.sandbox.cgroups import Cgroup, Cgroups
 from execzmq.sandbox.limits import Enforced, LimitFacts, LimitName, Scope, enforce, group_for
 from execzmq.types.params import Limits
 
@@ -106,12 +106,18 @@ class Held:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
 
+def joining(group: Cgroup) -> list[bytes]:
+    """Return words before a command with which it joins a group by itself."""
+    join = '{ while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; } 2>/dev/null; shift; exec "$@"'
+    return [b"/bin/sh", b"-c", join.encode(), b"sh", *group.joins, b"--"]
+
+
 def confine(
     command: list[str], limits: Limits, cgroups: Cgroups, workspace: str, tmp_bytes: int = 64 * MIB
 ) -> Ended:
     """Run a command with `limits`, and remove its control group at its end."""
     group = group_for("life", limits, cgroups)
-    with held(command, workspace, tmp_bytes, () if group is None else group.joining()) as sandbox:
+    with held(command, workspace, tmp_bytes, () if group is None else joining(group)) as sandbox:
         found: Enforced = asyncio.run(
             enforce(sandbox.pid, "life", limits, cgroups, os.geteuid(), cgroup=group)
         )

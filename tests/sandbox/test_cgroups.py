@@ -15,6 +15,7 @@ import pytest
 from execzmq.sandbox import cgroup_plan, cgroups
 from execzmq.sandbox.cgroups import Cgroup, Cgroups, Place, enable
 from execzmq.types.params import Limits
+from tests.sandbox.jail import joining
 from tests.support import child, wait_until
 
 BOTH = ("memory", "pids")
@@ -338,7 +339,7 @@ async def test_who_joins_by_itself(real: Cgroups) -> None:
     """With some words before its command a process is in the group before it executes that."""
     group = real.create("life", LIMITS)
     words = [
-        *map(os.fsdecode, group.joining()),
+        *map(os.fsdecode, joining(group)),
         "sh",
         "-c",
         'cat /proc/self/cgroup; echo "$0 $1"',
@@ -357,7 +358,7 @@ async def test_who_joins_by_itself(real: Cgroups) -> None:
 async def test_a_group_that_cannot_be_joined(real: Cgroups) -> None:
     """The command is executed all the same, without a word of ours, and is put into the group later."""
     group = real.create("life", LIMITS)
-    words = [*map(os.fsdecode, group.joining()), "sh", "-c", "echo said; exec sleep 1000"]
+    words = [*map(os.fsdecode, joining(group)), "sh", "-c", "echo said; exec sleep 1000"]
     renamed = [word.replace("life/tasks", "none/tasks") for word in words]
     with sleeper(*renamed) as process:
         assert first_line(process) == b"said\n"

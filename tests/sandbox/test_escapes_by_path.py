@@ -109,7 +109,7 @@ def test_git_hooks(site: Site) -> None:
 def test_protected_name_that_is_missing(site: Site) -> None:
     """Escapes 10 and 71: a protected name cannot be made; the folder left of it goes when it is released."""
     journal = site.top / "journal"
-    kept = Placeholders(b(journal))
+    kept = Placeholders(b(journal), b(journal) + b".lock")
     bare.own(site.top, site.uid)
     script = (
         "mkdir .codex; echo x > .codex/config.toml; mkdir -p .git/hooks; chmod 777 .codex; echo x > .codex/y"
@@ -120,6 +120,7 @@ def test_protected_name_that_is_missing(site: Site) -> None:
     assert "Read-only file system" in outcome.stderr
     assert names(site.ws) == {".git", *(os.fsdecode(name) for name in bare.PROTECTED)}
     kept.recover(())
+    kept.sweep()
     assert names(site.ws) == set()
     assert journal.read_bytes() == b""
 
@@ -261,7 +262,7 @@ def test_only_hooks_and_configuration(site: Site) -> None:
     env = "GIT_CONFIG_GLOBAL=/dev/null git -c user.name=n -c user.email=e@e -c safe.directory='*'"
     site.run("git init -q .", protected=(), protect_git="none")
     (site.ws / ".git/config.worktree").write_text("")
-    kept = Placeholders(b(site.top / "journal"))
+    kept = Placeholders(b(site.top / "journal"), b(site.top / "journal") + b".lock")
     bare.own(site.top, site.uid)
     script = (
         f"echo a > a; {env} add a && {env} commit -qm one && {env} status --short && {env} log --oneline;"
@@ -282,6 +283,7 @@ def test_only_hooks_and_configuration(site: Site) -> None:
     assert (site.ws / ".git/config.worktree").read_text() == ""
     assert (site.ws / ".git/commondir").read_text() == ".\n"
     kept.recover(())
+    kept.sweep()
     assert not (site.ws / ".git/commondir").exists()
 
 
@@ -328,7 +330,7 @@ def test_one_of_two_ends_first(tmp_path: Path) -> None:
     site = Site(tmp_path, os.geteuid(), "host")
     site.ws.mkdir()
     os.mkfifo(site.ws / "fifo")
-    kept = Placeholders(b(site.top / "journal"))
+    kept = Placeholders(b(site.top / "journal"), b(site.top / "journal") + b".lock")
     outcomes: list[bare.Outcome] = []
 
     def run(key: str, script: str) -> None:
@@ -350,11 +352,13 @@ def test_one_of_two_ends_first(tmp_path: Path) -> None:
     late.start()
     wait_until((site.ws / "ready").exists, 20)
     kept.release("first")
+    kept.sweep()
     assert names(site.ws) >= {".codex", ".git"}
     (site.ws / "fifo").write_text("go\n")
     late.join()
     assert "Read-only" in outcomes[1].stderr
     kept.release("second")
+    kept.sweep()
     assert names(site.ws) == {"fifo", "ready"}
 
 
@@ -366,7 +370,7 @@ def test_hundred_roots(site: Site, has_git: bool) -> None:
     for root in roots:
         (root / ".git" if has_git else root).mkdir(parents=True)
     before = names(site.ws)
-    kept = Placeholders(b(site.top / "journal"))
+    kept = Placeholders(b(site.top / "journal"), b(site.top / "journal") + b".lock")
     bare.own(site.top, site.uid)
     outcome = bare.run(
         site.wants(writable=tuple(map(b, roots))),
@@ -377,6 +381,7 @@ def test_hundred_roots(site: Site, has_git: bool) -> None:
     )
     assert outcome.did_run, outcome.stderr
     kept.recover(())
+    kept.sweep()
     assert names(site.ws) - before == {f"{root.name}/f" for root in roots}
 
 

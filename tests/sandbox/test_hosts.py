@@ -40,9 +40,9 @@ REFUSED = f"{LIKE_ADDRESSES} {NO_HOSTS} {NO_PORTS} {NO_BRACKETS}"
 @pytest.mark.parametrize(
     ("text", "pattern"),
     [
-        ("index.example", HostPattern("index.example")),
-        ("Index.Example.", HostPattern("index.example")),
-        ("index.example:8443", HostPattern("index.example", 8443)),
+        ("mirror.example", HostPattern("mirror.example")),
+        ("Mirror.Example.", HostPattern("mirror.example")),
+        ("mirror.example:8443", HostPattern("mirror.example", 8443)),
         ("*.example.com", HostPattern("example.com", None, True)),
         ("*.example.com:22", HostPattern("example.com", 22, True)),
         ("localhost", HostPattern("localhost")),

@@ -192,10 +192,12 @@ async def test_address_needs_to_be_listed_and_loopback_does_not_help(host: str) 
     """An address is no name below a pattern; one that is listed may still be the wrong kind."""
     async with site(echo) as own:
         assert b" 403 " in await own.talk(f"CONNECT {host}:{own.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    async with site(echo, f"{host}:PORT", reason=reason_here) as own:
-        answered = await own.talk(f"CONNECT {host}:{own.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        assert b"which is loopback and is reached from no sandbox" in answered
-    assert own.asked == []
+    for pattern in ("*.example", f"{host}:PORT"):
+        async with site(echo, pattern, reason=reason_here) as own:
+            answered = await own.talk(f"CONNECT {host}:{own.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert b"which is loopback and is reached from no sandbox" in answered
+            assert b"--allow-host" not in answered
+            assert own.asked == []
 
 
 async def test_own_address_is_refused_whatever_its_range() -> None:

@@ -1,0 +1,91 @@
+"""Own when what sandboxes have left on the disk is removed: soon after the last of them, aside of the loop.
+
+Knows nothing of processes: their keys name sandboxes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Collection, Coroutine
+from pathlib import Path
+from typing import Any
+
+from execzmq.backends.aside import aside
+from execzmq.connection import shared_folder
+from execzmq.sandbox.model import View
+from execzmq.sandbox.placeholders import Placeholders
+
+_JOURNAL = "placeholders"
+_SECONDS = 10.0
+_LAST_SECONDS = 3.0
+"""Time that a look at the machine and its file systems may take, and that of the last one."""
+_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between two tries, while other sandboxes are being started or need the same."""
+
+
+class Sweeper:
+    """What the sandboxes of one backend have left on the disk.
+
+    Args:
+        folder: the backend's state folder.
+        run: runs what must be waited for.
+    """
+
+    def __init__(self, folder: Path, run: Callable[[Coroutine[Any, Any, object]], None]) -> None:
+        lock = os.fsencode(shared_folder() / "sandboxes.lock")
+        self._placeholders = Placeholders(os.fsencode(folder / _JOURNAL), lock)
+        self._run = run
+        self._is_sweeping = False
+
+    @property
+    def paths(self) -> frozenset[bytes]:
+        """Return what is left on the disk now."""
+        return self._placeholders.paths
+
+    def starting(self) -> int:
+        """Return what keeps everything where it is until it is closed; may wait. See `Placeholders`."""
+        return self._placeholders.starting()
+
+    def hold(self, key: str, view: View) -> None:
+        """Count a sandbox that is being started as a user of what it leaves. Raises OSError: it is not."""
+        self._placeholders.hold(key, view)
+
+    def recover(self, alive: Collection[str]) -> None:
+        """Take over what earlier lives have left, and remove what none of these sandboxes needs."""
+        self._placeholders.recover(alive)
+        self._poke()
+
+    def release(self, key: str) -> None:
+        """Remove, soon, what nobody needs after this sandbox. Idempotent."""
+        self._placeholders.release(key)
+        self._poke()
+
+    async def aclose(self) -> None:
+        """Try a last time, when nothing is run any more; what is left then is for the next life."""
+        if self._placeholders.has_left:
+            with contextlib.suppress(TimeoutError):
+                await aside(self._placeholders.sweep, _LAST_SECONDS)
+
+    def _poke(self) -> None:
+        if self._placeholders.has_left and not self._is_sweeping:
+            self._is_sweeping = True
+            self._run(self._sweep())
+
+    async def _sweep(self) -> None:
+        pause = _PAUSE
+        try:
+            while self._placeholders.has_left:
+                with contextlib.suppress(TimeoutError):
+                    await aside(self._placeholders.sweep, _SECONDS)
+                if self._placeholders.has_left:
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        finally:
+            self._is_sweeping = False
+
+
+def has_journal(folder: Path) -> bool:
+    """Tell whether an earlier life may have left something."""
+    return (folder / _JOURNAL).exists()
