@@ -19,23 +19,23 @@ from pathlib import Path
 from typing import Any
 
 from execzmq.backends import orphans
+from execzmq.backends.checking import checked_cwd, explain, repeated
 from execzmq.backends.closing import cancel_all, end_all, start_or_give_up
 from execzmq.backends.keeping import Keeping
-from execzmq.backends.launching import check_params, digest_of, explain_plain, launch_of, spawn_error
+from execzmq.backends.launching import digest_of, launch_of, spawn_error
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.recording import Recording
 from execzmq.backends.records import end_record, forget_record
 from execzmq.backends.restore import restore
 from execzmq.backends.wiring import connect_streams
-from execzmq.errors import Conflict, ExecZMQError, InvalidState, ServerLost, to_wire
+from execzmq.errors import ExecZMQError, InvalidState, ServerLost, to_wire
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.outcome import Outcome
 from execzmq.process import guards
 from execzmq.process.census import Scope
 from execzmq.process.housekeeping import Housekeeping
 from execzmq.process.index import Record
-from execzmq.process.lifecycle import Life
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.readers import Readers
@@ -62,8 +62,7 @@ class LocalBackend:
         self.base_env, self.base_cwd = dict(os.environb), _own_folder()
         self.listener: Listener = Nobody()
         self.clock, self.started_at = time.time, time.time()
-        self._counts = {"started": 0, "failed": 0, "ended": 0}
-        self._private = private
+        self._private, self._counts = private, {"started": 0, "failed": 0, "ended": 0}
         self._housekeeping = Housekeeping(self.table, settings, folder, self._forget, self._tidy)
         self._starting: dict[str, Outcome[None]] = {}
         self._tasks: set[asyncio.Task[object]] = set()
@@ -135,16 +134,14 @@ class LocalBackend:
 
     async def start(self, params: ExecParams, session: str = "local") -> LocalProcess:
         """Start a command for a session; see ExecBackend. Cancelling leaves the command running."""
-        process, starting, repeated = self.begin(params, session)
+        process, starting, is_repeat = self.begin(params, session)
         if starting is not None:
             await starting
-        return LocalProcess(self, process, session, is_repeat=repeated)
+        return LocalProcess(self, process, session, is_repeat=is_repeat)
 
     async def explain(self, params: ExecParams) -> dict[str, Any]:
         """Tell what a start would become; see ExecBackend."""
-        self._check(params)
-        self._repeated(params, params.process_id or self.table.new_id(), digest_of(params))
-        return explain_plain(params, self.base_env, self._cwd_of(params))
+        return explain(self.table, self.offer, params, self.base_cwd, self.base_env)
 
     async def profiles(self) -> list[ProfileInfo]:
         """Describe the permission profiles; see ExecBackend."""
@@ -211,45 +208,26 @@ class LocalBackend:
         """Begin a start; return the process, what tells of its success, and whether it is a repeat.
 
         Raises:
-            Conflict, InvalidRequest, LimitExceeded, SandboxUnavailable: nothing was begun.
+            Conflict, InvalidRequest, LimitExceeded, PermissionRefused, SandboxUnavailable: nothing was begun.
             InvalidState: the backend is closed. ServerLost: it is ending.
         """
         self._require_open()
         if self._is_ending:
             raise ServerLost("the server is ending and starts nothing any more")
-        self._check(params)
+        cwd = checked_cwd(params, self.offer, self.base_cwd)
         process_id = self.table.new_id() if params.process_id is None else params.process_id
         digest = digest_of(params)
-        existing = self._repeated(params, process_id, digest)
+        existing = repeated(self.table, params, process_id, digest)
         if existing is not None:
             return existing, self._starting.get(process_id), True
-        return *self._begin(params, process_id, session, digest), False
-
-    def _repeated(self, params: ExecParams, process_id: str, digest: str) -> ManagedProcess | None:
-        """Return the process that the same start has begun before; check that else a new one may begin."""
-        existing = self.table.get(process_id)
-        if existing is None or existing.life is Life.FAILED:
-            self.table.check_new(process_id, params.name)
-            return None
-        if params.process_id is None or existing.spec.digest != digest:
-            message = f"the process_id {process_id!r} is taken by another command; choose another"
-            raise Conflict(f"{message}, or forget it", process_id=process_id)
-        return existing
-
-    def _check(self, params: ExecParams) -> None:
-        check_params(params, self.offer.permissions(params, self._cwd_of(params)))
-
-    def _cwd_of(self, params: ExecParams) -> bytes:
-        return self.base_cwd if params.cwd is None else params.cwd
+        return *self._begin(params, process_id, cwd, session, digest), False
 
     def _begin(
-        self, params: ExecParams, process_id: str, session: str, digest: str
+        self, params: ExecParams, process_id: str, cwd: bytes, session: str, digest: str
     ) -> tuple[ManagedProcess, Outcome[None]]:
         instance = int.from_bytes(os.urandom(8))
         budget = params.log_budget or self.settings.log_budget
-        spec = spec_of(
-            params, process_id, instance, self._cwd_of(params), budget, session, digest, self.clock()
-        )
+        spec = spec_of(params, process_id, instance, cwd, budget, session, digest, self.clock())
         folder = self.log_folder(spec)
         launch, files = launch_of(params, spec, self.base_env, folder)
         try:

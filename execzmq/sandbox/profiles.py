@@ -128,7 +128,7 @@ def builtin_profiles(home: bytes) -> dict[str, PermissionProfile]:
     workspace_write = replace(
         read_only,
         name="workspace-write",
-        description="the same, and writes to its workspace roots, but not to .git and other tools' settings",
+        description="as read-only, and writes to its roots, but not to .git and tools' settings in them",
         workspaces="any",
     )
     full_access = PermissionProfile(FULL_ACCESS, "not confined: all that you can do", is_confined=False)
