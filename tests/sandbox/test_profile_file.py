@@ -7,7 +7,7 @@ import pytest
 from execzmq.errors import InvalidRequest
 from execzmq.sandbox.model import Network
 from execzmq.sandbox.profile_file import ProfileTable, parse_profiles
-from execzmq.sandbox.profiles import PROTECTED_NAMES, PermissionProfile
+from execzmq.sandbox.profiles import PROTECTED_NAMES, PermissionProfile, builtin_profiles
 from execzmq.settings import GIB, MIB
 from execzmq.types.params import Limits
 from execzmq.types.sizes import parse_count, parse_size
@@ -44,7 +44,7 @@ set = { OMP_NUM_THREADS = "4" }
 
 
 def read(text: str) -> dict[str, PermissionProfile]:
-    return parse_profiles(text, b"/home/u", "profiles.toml")
+    return parse_profiles(text, builtin_profiles(b"/home/u"), b"/home/u", "profiles.toml")
 
 
 def test_fields_of_a_profile() -> None:
