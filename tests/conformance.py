@@ -204,6 +204,34 @@ async def full_access_is_no_sandbox(backend: ExecBackend) -> None:
 
 
 @check
+async def start_is_explained(backend: ExecBackend) -> None:
+    """What a start would become is told without one, and what it would be refused for."""
+    explained = await backend.explain(words("printf", "x", cwd=b"/tmp", env={b"A": b"1"}))
+    assert explained == {
+        "argv": [b"printf", b"x"],
+        "arguments": None,
+        "cwd": b"/tmp",
+        "env": [b"A", b"EXECZMQ_PROCESS"],
+        "sandbox": None,
+    }
+    with pytest.raises(InvalidRequest, match="there are read-only, workspace-write, full-access"):
+        await backend.explain(words("x", sandbox=SandboxIntent("nope")))
+    assert await backend.list_processes() == []
+
+
+@check
+async def profiles_are_described(backend: ExecBackend) -> None:
+    """The profiles that there are, of which one is the default."""
+    profiles = await backend.profiles()
+    assert [(one.name, one.is_default) for one in profiles] == [
+        ("read-only", False),
+        ("workspace-write", False),
+        ("full-access", True),
+    ]
+    assert all(one.description and one.fields for one in profiles)
+
+
+@check
 async def same_start_again(backend: ExecBackend) -> None:
     """The same start with the same id is one process, also in parallel and after it has ended."""
     params = shell("echo $$", process_id="once")

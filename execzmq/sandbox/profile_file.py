@@ -9,7 +9,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -22,7 +22,6 @@ from execzmq.sandbox.profiles import (
     FULL_ACCESS,
     PermissionProfile,
     Workspaces,
-    builtin_profiles,
     checked_path,
 )
 from execzmq.types.params import EnvPolicy, Limits, NetworkMode
@@ -94,10 +93,13 @@ class ProfileTable(_Table):
     env: EnvTable = EnvTable()
 
 
-def parse_profiles(text: str, home: bytes, file: str) -> dict[str, PermissionProfile]:
+def parse_profiles(
+    text: str, builtin: Mapping[str, PermissionProfile], home: bytes, file: str
+) -> dict[str, PermissionProfile]:
     """Return all profiles, the built-in ones first, then those of the file in its order.
 
     Args:
+        builtin: the built-in ones.
         home: what `~` is.
         file: the file's name, for errors.
 
@@ -108,17 +110,22 @@ def parse_profiles(text: str, home: bytes, file: str) -> dict[str, PermissionPro
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _bad(file, f"it is not TOML: {error}") from None
-    tables = {name: _table(name, content[name], file) for name in content}
-    return _Reader(tables, home, file).all()
+    tables = {name: _table(name, content[name], builtin, file) for name in content}
+    return _Reader(tables, builtin, home, file).all()
 
 
 class _Reader:
     """Makes profiles of tables, each after the one that it extends."""
 
-    def __init__(self, tables: Mapping[str, ProfileTable], home: bytes, file: str) -> None:
-        self._tables = tables
+    def __init__(
+        self,
+        tables: Mapping[str, ProfileTable],
+        builtin: Mapping[str, PermissionProfile],
+        home: bytes,
+        file: str,
+    ) -> None:
+        self._tables, self._done = tables, dict(builtin)
         self._home, self._file = home, file
-        self._done = builtin_profiles(home)
 
     def all(self) -> dict[str, PermissionProfile]:
         """Return every profile, in the order of the file."""
@@ -241,12 +248,12 @@ def _env(table: EnvTable, inherited: EnvPolicy) -> EnvPolicy:
     )
 
 
-def _table(name: str, content: Any, file: str) -> ProfileTable:
+def _table(name: str, content: Any, builtin: Container[str], file: str) -> ProfileTable:
     if not isinstance(content, dict):
         raise _bad(file, f"{name!r} stands outside of a table: write it below [NAME], the profile's name")
     if not _NAME.match(name):
         raise _bad(file, f"[{name}]: a profile's name is 1 to 64 of A-Z a-z 0-9 _ -")
-    if name in builtin_profiles(b"/"):
+    if name in builtin:
         raise _bad(file, f"[{name}] is built in: take another name, and extend it where it can be")
     try:
         return ProfileTable.model_validate(content)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from execzmq.errors import InvalidRequest
-from execzmq.sandbox.profiles import PermissionProfile, builtin_profiles, find_profile
+from execzmq.sandbox.profiles import PermissionProfile, builtin_profiles, clean_path, find_profile
 from execzmq.settings import MIB
 
 _MOST_BYTES = MIB
@@ -32,8 +33,9 @@ class ProfileStore:
 
     def __init__(self, path: Path | None = None, home: bytes | None = None) -> None:
         self.path = profiles_path() if path is None else path
-        self.home = os.path.expanduser(b"~") if home is None else home
-        self.builtin = builtin_profiles(self.home)
+        homes = _homes(os.environ, os.getuid()) if home is None else (home,)
+        self.home = homes[0]
+        self.builtin = builtin_profiles(*homes)
         self._read: tuple[tuple[int, ...], dict[str, PermissionProfile]] | None = None
 
     def get(self, name: str) -> PermissionProfile:
@@ -75,7 +77,7 @@ class ProfileStore:
         from execzmq.sandbox.profile_file import parse_profiles
 
         try:
-            return parse_profiles(data.decode(), self.home, str(self.path))
+            return parse_profiles(data.decode(), self.builtin, self.home, str(self.path))
         except UnicodeDecodeError:
             raise self._bad("it is not UTF-8") from None
 
@@ -87,3 +89,13 @@ class ProfileStore:
 
     def _bad(self, what: str) -> InvalidRequest:
         return InvalidRequest(f"{self.path}: {what}", reason="bad_profile_file", file=str(self.path))
+
+
+def _homes(environ: Mapping[str, str], uid: int) -> tuple[bytes, ...]:
+    """Return the home that `~` is, and the one that the system knows, where a variable has moved it."""
+    try:
+        known = pwd.getpwuid(uid).pw_dir
+    except KeyError:
+        known = "/"
+    named = [os.fsencode(path) for path in (environ.get("HOME", ""), known)]
+    return tuple(dict.fromkeys(clean_path(path) for path in named if path.startswith(b"/"))) or (b"/",)

@@ -114,8 +114,8 @@ class PermissionProfile:
     env_policy: EnvPolicy = _CORE_ENV
 
 
-def builtin_profiles(home: bytes) -> dict[str, PermissionProfile]:
-    """Return the built-in profiles of a user with that home, by name.
+def builtin_profiles(*homes: bytes) -> dict[str, PermissionProfile]:
+    """Return the built-in profiles of a user, by name; the secrets of each of the homes are denied.
 
     No limit is set by default: what is too much depends on the command, and a limit that strikes by surprise
     looks like a fault. Core dumps alone are off in every sandbox, whatever its profile.
@@ -123,12 +123,12 @@ def builtin_profiles(home: bytes) -> dict[str, PermissionProfile]:
     read_only = PermissionProfile(
         "read-only",
         "reads what you can read but for secrets; writes to its own /tmp; no network",
-        denied=tuple(os.path.join(home, os.fsencode(name)) for name in SECRET_PATHS),
+        denied=tuple(os.path.join(home, os.fsencode(name)) for home in homes for name in SECRET_PATHS),
     )
     workspace_write = replace(
         read_only,
         name="workspace-write",
-        description="the same, and writes to its workspace roots, but not to .git and other tools' settings",
+        description="as read-only, and writes to its roots, but not to .git and tools' settings in them",
         workspaces="any",
     )
     full_access = PermissionProfile(FULL_ACCESS, "not confined: all that you can do", is_confined=False)

@@ -23,6 +23,7 @@ from tests.backends.lives import last_life, life
 from tests.commands import (
     all_events,
     end_of,
+    is_alive,
     kinds_of,
     output_of,
     python,

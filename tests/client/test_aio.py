@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import os
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from execzmq.client import aio
 from execzmq.client.aio import AsyncClient, AsyncProcess
 from execzmq.client.arguments import STDOUT, StartOptions
 from execzmq.errors import ClientClosed, InvalidRequest, ProcessNotFound, ServerLost, WaitTimeout
+from execzmq.process.environ import build_env
+from execzmq.sandbox.profiles import builtin_profiles
 from execzmq.types.events import Gap, Output, Started
-from execzmq.types.params import EnvPolicy, Limits, TtySize
+from execzmq.types.params import EnvPolicy, Limits, SandboxIntent, TtySize
 from execzmq.types.results import ExitResult
 from tests.client.clients import until
 from tests.fakes import FakeBackend, FakeProcess, script
@@ -205,7 +208,9 @@ async def test_start_options(backend: FakeBackend) -> None:
         umask=0o22,
         limits=limits,
         sandbox="workspace-write",
-        workspace_roots=["/r"],
+        workspace_roots=["/r", "r"],
+        network="proxy",
+        allowed_hosts=["a.example"],
     )
     (params,) = backend.started
     assert (params.argv, params.arg0) == ((b"a", b"b"), b"zero")
@@ -217,7 +222,31 @@ async def test_start_options(backend: FakeBackend) -> None:
     assert (params.lifetime, params.backpressure, params.log_budget) == ("client", "pause", 5)
     assert params.umask == 0o22
     assert params.sandbox is not None
-    assert (params.sandbox.profile, params.sandbox.workspace_roots) == ("workspace-write", (b"/r",))
+    assert (params.sandbox.profile, params.sandbox.workspace_roots) == (
+        "workspace-write",
+        (b"/r", os.path.join(os.getcwdb(), b"r")),
+    )
+    assert (params.sandbox.network, params.sandbox.allowed_hosts) == ("proxy", ("a.example",))
+
+
+async def test_explain_and_profiles(backend: FakeBackend) -> None:
+    """A start is explained with its own keywords, and nothing is started; profiles are described."""
+    client = AsyncClient(backend)
+    explained = await client.explain(["x"], sandbox="read-only", cwd="/c")
+    assert explained["argv"] == [b"x"]
+    (params,) = backend.explained
+    assert (params.sandbox, params.cwd) == (SandboxIntent("read-only"), b"/c")
+    assert [one.name for one in await client.profiles()] == ["full-access"]
+    assert backend.started == []
+    with pytest.raises(TypeError, match=r"explain\(\) got an unexpected keyword argument 'nonsense'"):
+        await client.explain("x", nonsense=1)  # type: ignore[call-arg]  # that it is wrong
+
+
+async def test_roots_elsewhere_are_passed_on_as_they_are(backend: FakeBackend) -> None:
+    """On another machine the caller's folder means nothing."""
+    backend.is_local = False
+    await AsyncClient(backend).start("x", sandbox="p", workspace_roots=["r"])
+    assert backend.started[0].sandbox == SandboxIntent("p", (b"r",))
 
 
 async def test_variables_of_a_policy_are_as_those_of_env(backend: FakeBackend) -> None:
@@ -250,6 +279,15 @@ async def test_variables_of_a_policy_are_as_those_of_env(backend: FakeBackend) -
         ({"process_id": "x" * 65}, InvalidRequest),
         ({"stderr": -1}, InvalidRequest),
         ({"workspace_roots": "/r", "sandbox": "p"}, TypeError),
+        ({"workspace_roots": ["/r\0"], "sandbox": "p"}, InvalidRequest),
+        ({"workspace_roots": ["/r"]}, InvalidRequest),
+        ({"network": "none"}, InvalidRequest),
+        ({"allowed_hosts": ["a"]}, InvalidRequest),
+        ({"allowed_hosts": "a", "sandbox": "p"}, TypeError),
+        ({"allowed_hosts": [b"a"], "sandbox": "p"}, TypeError),
+        ({"network": "lan", "sandbox": "p"}, InvalidRequest),
+        ({"sandbox": "a b"}, InvalidRequest),
+        ({"sandbox": 1}, TypeError),
         ({"env": {"": "x"}}, InvalidRequest),
         ({"env": ["A=1"]}, TypeError),
         ({"env_policy": EnvPolicy(set={"A=": "x"})}, InvalidRequest),
@@ -277,15 +315,27 @@ def test_keywords_are_shown() -> None:
 async def test_secrets_do_not_go_into_a_sandbox(
     backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sandboxed command gets the core of the caller's variables, unless told otherwise."""
+    """A sandboxed command gets what its profile lets through of the caller's variables, if not told else.
+
+    What is named is told from what only stands for it by a policy, so that the server, which knows the
+    profile, keeps the one and shapes the other.
+    """
+    monkeypatch.setenv("MY_TOKEN", "hush")
     client = AsyncClient(backend)
     await client.start("x", sandbox="read-only")
-    await client.start("x", sandbox="full-access")
-    await client.start("x", sandbox="read-only", env={"A": "b"})
-    policies = [params.env_policy for params in backend.started]
-    assert policies[0] is not None
-    assert policies[0].inherit == "core"
-    assert policies[1:] == [None, None]
+    await client.start("x", sandbox="read-only", env={"A": "b", "MY_TOKEN": "meant"})
+    await client.start("x", sandbox="read-only", env_policy=EnvPolicy(set={"B": "c"}))
+    await client.start("x", sandbox="read-only", env={})
+    profile = builtin_profiles(b"/home/u")["read-only"].env_policy
+    default, named, added, empty = (
+        build_env(params.env or {}, params.env_policy, None, profile) for params in backend.started
+    )
+    assert b"PATH" in default
+    assert b"MY_TOKEN" not in default
+    assert default[b"TMPDIR"] == b"/tmp"
+    assert named == {b"A": b"b", b"MY_TOKEN": b"meant"}
+    assert added == {**default, b"B": b"c"}
+    assert empty == {}
 
 
 async def test_folder_that_is_gone(

@@ -139,3 +139,16 @@ def test_the_longest_matching_is_short():
     """The worst pattern for the longest name that is taken costs well below a second."""
     env = build_env({b"A" * 100_000: b""}, EnvPolicy(exclude=("*" + "?" * 255 + "B",)), None)
     assert len(env) == 1
+
+
+def test_profile_shapes_what_the_client_leaves_to_it():
+    """A profile comes first, but not where the client says itself what is inherited, or has no variables."""
+    profile = EnvPolicy("core", set={b"TMPDIR": b"/tmp"})
+    base = {b"PATH": b"/bin", b"X": b"1"}
+    shaped = {b"PATH": b"/bin", b"TMPDIR": b"/tmp"}
+    assert build_env(base, None, None, profile) == shaped
+    assert build_env(base, EnvPolicy(set={b"A": b"1"}), None, profile) == {**shaped, b"A": b"1"}
+    assert build_env(base, EnvPolicy("all"), None, profile) == base
+    assert build_env(base, EnvPolicy("core"), None, profile) == {b"PATH": b"/bin"}
+    assert build_env({}, None, None, profile) == {}
+    assert build_env(base, EnvPolicy(), None) == base

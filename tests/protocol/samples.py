@@ -5,7 +5,7 @@ they are what a released version has written.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from execzmq.types.results import (
     ExitResult,
     ProcessInfo,
     ProcessRef,
+    ProfileInfo,
     ReadResponse,
     ServerInfo,
     TerminateReport,
@@ -59,6 +60,10 @@ PARAMS = ExecParams(
     limits=Limits(memory=1 << 30, descriptors=256),
     sandbox=SandboxIntent("workspace-write", (b"/src",)),
 )
+PROXIED = replace(
+    PARAMS, sandbox=SandboxIntent("read-only", (b"/w",), "proxy", ("index.example:443", "*.a.example"))
+)
+PROFILE = ProfileInfo("lab", "trainings", True, {"confined": True, "writable": [b"/lab"], "tmp": 1 << 30})
 RESULT = ExitResult(
     exit_code=None,
     signal=9,
@@ -144,10 +149,12 @@ class Sample:
 
 def _requests() -> list[Sample]:
     start, data = values.params_to_wire(PARAMS)
+    explain, _ = values.params_to_wire(PROXIED)
     process = {"process_id": PROCESS}
     epoch = {"epoch": EPOCH}
     contents: dict[str, dict[str, Any]] = {
         "start": {**start, **epoch},
+        "explain": explain,
         "describe": {"id_or_name": "build"},
         "read": {
             **process,
@@ -168,7 +175,8 @@ def _requests() -> list[Sample]:
         "shutdown": epoch,
         "write": {**epoch, **process, "offset": 4096, "end": True},
     }
-    buffers = {"start": [bytes(buffer) for buffer in data], "write": [b"ls\n\x04\xff"]}
+    given = [bytes(buffer) for buffer in data]
+    buffers = {"start": given, "explain": given, "write": [b"ls\n\x04\xff"]}
     return [Sample(f"{name}_request", contents.get(name, {}), buffers.get(name, [])) for name in METHODS]
 
 
@@ -204,6 +212,14 @@ def _replies() -> list[Sample]:
             "repeated": False,
             "sandbox": {"profile": "workspace-write"},
         },
+        "explain": {
+            "argv": [b"/usr/bin/bwrap", b"--args", b"3", b"--", b"make"],
+            "arguments": [b"--unshare-user", b"--ro-bind", b"/", b"/"],
+            "cwd": b"/w",
+            "env": [b"HOME", b"PATH"],
+            "sandbox": {"profile": "read-only"},
+        },
+        "profiles": {"profiles": [values.profile_to_wire(PROFILE)]},
         "list": {"processes": [values.process_info_to_wire(INFO)]},
         "describe": {"process": values.process_info_to_wire(INFO)},
         "read": page,

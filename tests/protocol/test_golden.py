@@ -5,7 +5,7 @@ import pytest
 from execzmq.protocol import values
 from execzmq.protocol.methods import BROADCASTS, METHODS
 from execzmq.protocol.wire import Codec, Message, split
-from execzmq.server.requests import Start, check
+from execzmq.server.requests import Explain, Start, check
 from tests.protocol import samples
 from tests.protocol.samples import GOLDEN, KEY, SAMPLES, encode, load
 
@@ -51,6 +51,13 @@ def test_golden_values() -> None:
     request = check("start", start.content)
     assert isinstance(request, Start)
     assert request.params(bytes(start.buffers[0])) == samples.PARAMS
+    explain = _decode("explain_request")
+    explained = check("explain", explain.content)
+    assert isinstance(explained, Explain)
+    assert explained.params(bytes(explain.buffers[0])) == samples.PROXIED
+    assert values.explanation_from_wire(_decode("explain_reply").content)["env"] == [b"HOME", b"PATH"]
+    (profile,) = _decode("profiles_reply").content["profiles"]
+    assert values.profile_from_wire(profile) == samples.PROFILE
     assert values.read_response_from_wire(page.content, page.buffers) == samples.PAGE
     assert values.process_info_from_wire(_decode("describe_reply").content["process"]) == samples.INFO
     assert values.server_info_from_wire(_decode("info_reply").content) == samples.SERVER_INFO

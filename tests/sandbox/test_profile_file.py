@@ -1,13 +1,18 @@
 """The TOML file of a user's own profiles: what its fields mean, and what is told of a wrong one."""
 
+import re
+
 import pytest
 
 from execzmq.errors import InvalidRequest
 from execzmq.sandbox.model import Network
-from execzmq.sandbox.profile_file import parse_profiles
-from execzmq.sandbox.profiles import PROTECTED_NAMES, PermissionProfile
+from execzmq.sandbox.profile_file import ProfileTable, parse_profiles
+from execzmq.sandbox.profiles import PROTECTED_NAMES, PermissionProfile, builtin_profiles
 from execzmq.settings import GIB, MIB
 from execzmq.types.params import Limits
+from execzmq.types.sizes import parse_count, parse_size
+from tests.examples import blocks
+from tests.sources import ROOT
 
 WHOLE = """
 [lab]
@@ -39,7 +44,7 @@ set = { OMP_NUM_THREADS = "4" }
 
 
 def read(text: str) -> dict[str, PermissionProfile]:
-    return parse_profiles(text, b"/home/u", "profiles.toml")
+    return parse_profiles(text, builtin_profiles(b"/home/u"), b"/home/u", "profiles.toml")
 
 
 def test_fields_of_a_profile() -> None:
@@ -128,3 +133,39 @@ def test_wrong_file_is_told(text: str, told: str) -> None:
     with pytest.raises(InvalidRequest, match=rf"\Aprofiles.toml: {told}") as caught:
         read(text)
     assert (caught.value.reason, caught.value.file) == ("bad_profile_file", "profiles.toml")
+
+
+def test_example_of_the_how_to_is_read() -> None:
+    """The file that the page on profiles shows is one, and means what the page says."""
+    page = (ROOT / "docs/howto/choose-a-profile.md").read_text()
+    (block,) = (block for block in blocks(page) if block.language == "toml")
+    profiles = read(block.text)
+    assert [*profiles][3:] == ["commits", "python", "stranger", "lab"]
+    assert all(profile.description for profile in profiles.values())
+    assert profiles["python"].protect_git == "hooks-config"
+    assert (profiles["stranger"].read, profiles["stranger"].workspaces) == ("minimal", (b"/home/u/sandbox",))
+    assert b"/home/u/.config/gcloud" not in profiles["lab"].denied
+
+
+def test_every_field_is_in_the_how_to() -> None:
+    """The table of fields has each, and no other."""
+    page = (ROOT / "docs/howto/choose-a-profile.md").read_text()
+    table = page.partition("## The fields")[2].partition("\nSizes are")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [*ProfileTable.model_fields]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("1024", 1024), ("1k", 1024), ("512M", 512 * MIB), ("2G", 2 * GIB), ("1T", 1 << 40)],
+)
+def test_size(text: str, size: int) -> None:
+    """Units are powers of 1,024."""
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1", "1.5G", "1GB", "1 G", "1_0", "²", "9" * 19])
+def test_what_is_no_size_or_count(text: str) -> None:
+    """Anything else is refused rather than guessed at."""
+    for parse in (parse_size, parse_count):
+        with pytest.raises(ValueError, match="is no "):
+            parse(text)

@@ -1,6 +1,7 @@
 """Where the file of profiles is, and when it is read."""
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,29 @@ def test_file_is_where_xdg_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     default = tmp_path / ".config/execzmq/profiles.toml"
     assert profiles_path({"XDG_CONFIG_HOME": "/etc/xdg"}) == Path("/etc/xdg/execzmq/profiles.toml")
     assert profiles_path({"XDG_CONFIG_HOME": "xdg"}) == profiles_path({}) == default
+
+
+def test_secrets_of_both_homes_are_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who moves HOME for a server does not move the keys that lie in the user's own home."""
+    monkeypatch.setenv("HOME", f"{tmp_path}/x/../h/")
+    store = ProfileStore()
+    known = os.fsencode(pwd.getpwuid(os.getuid()).pw_dir)
+    assert store.home == os.fsencode(tmp_path / "h")
+    assert {store.home + b"/.ssh", os.path.join(known, b".ssh")} <= {*store.get("read-only").denied}
+
+
+@pytest.mark.parametrize("home", ["", "relative"])
+def test_home_that_is_none_does_not_count(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths of profiles are absolute whatever the variables say."""
+    monkeypatch.setenv("HOME", home)
+    assert ProfileStore().home == os.fsencode(pwd.getpwuid(os.getuid()).pw_dir)
+
+
+def test_user_whom_the_system_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's user without an entry has the root folder for a home."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
+    assert ProfileStore().home == b"/"
 
 
 def test_without_a_file_there_are_the_built_in_ones(tmp_path: Path) -> None:

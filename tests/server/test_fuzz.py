@@ -40,6 +40,8 @@ RIGHT: dict[str, dict[str, Any]] = {
     "doctor": {},
     "list": {},
     "start": START,
+    "explain": {name: value for name, value in START.items() if name != "epoch"},
+    "profiles": {},
     "describe": {"id_or_name": "p"},
     "read": {"process_id": "p", "after_seq": 0, "wait": SHORT, "open": []},
     "wait": {"process_id": "p", "until": "closed", "timeout": SHORT},

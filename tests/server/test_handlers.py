@@ -101,6 +101,45 @@ async def test_given_input_and_its_buffer_belong_together() -> None:
         assert len(rig.backend.table) == 0
 
 
+async def test_a_start_is_explained() -> None:
+    """What it would become is told, of variables the names alone, and nothing is started."""
+    async with opened() as rig:
+        content = start("printf", "x", env={b"A": b"hush", b"B": b"hush"}, cwd=b"/tmp")
+        del content["epoch"]
+        explained = await rig.ask("explain", **content)
+        assert explained == {
+            "status": "ok",
+            "argv": [b"printf", b"x"],
+            "arguments": None,
+            "cwd": b"/tmp",
+            "env": [b"A", b"B", b"EXECZMQ_PROCESS"],
+            "sandbox": None,
+        }
+        assert (await rig.ask("explain", **content | {"stdin": "data"}))["ename"] == "InvalidRequest"
+        refused = await rig.ask("explain", **content | {"sandbox": {"profile": "nope"}})
+        assert (refused["ename"], refused["details"]["reason"]) == ("InvalidRequest", "unknown_profile")
+        assert len(rig.backend.table) == 0
+
+
+async def test_what_a_start_would_be_refused_for_explains_it_too() -> None:
+    """An id and a name that are taken are told; the same start again is none to refuse."""
+    async with opened() as rig:
+        content = start("true", process_id="p")
+        await rig.ask("start", **content)
+        del content["epoch"]
+        assert (await rig.ask("explain", **content))["status"] == "ok"
+        assert (await rig.ask("explain", **content | {"argv": [b"false"]}))["ename"] == "Conflict"
+        await rig.ask("wait", process_id="p", until="closed", timeout=10.0)
+
+
+async def test_profiles_are_described() -> None:
+    """Each with its fields; the default one is marked."""
+    async with opened() as rig:
+        found = {one["name"]: one for one in (await rig.ask("profiles"))["profiles"]}
+        assert [name for name, one in found.items() if one["is_default"]] == ["full-access"]
+        assert found["workspace-write"]["fields"]["workspaces"] == ["any"]
+
+
 async def test_another_instance_is_told() -> None:
     """A read, a wait and a forget of an instance that is not there any more name the present one."""
     async with opened() as rig:

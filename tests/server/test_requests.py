@@ -44,7 +44,7 @@ RICH = ExecParams(
     umask=0o22,
     arg0=b"z",
     limits=Limits(1, 2, 3, 4, 5),
-    sandbox=SandboxIntent("read-only", (b"/w",)),
+    sandbox=SandboxIntent("read-only", (b"/w",), "proxy", ("a.example",)),
 )
 
 
@@ -86,9 +86,13 @@ def _fits(hint: Any, kinds: tuple[type, ...]) -> bool:
 def test_parameters_survive_the_way(params: ExecParams) -> None:
     """What a client writes is what the server reads."""
     content, buffers = params_to_wire(params)
-    request = requests.check("start", {"epoch": "e", **content})
-    assert isinstance(request, requests.Start)
-    assert request.params(bytes(buffers[0]) if buffers else b"") == params
+    for method, model, more in (
+        ("start", requests.Start, {"epoch": "e"}),
+        ("explain", requests.Explain, {}),
+    ):
+        request = requests.check(method, {**more, **content})
+        assert isinstance(request, model)
+        assert request.params(bytes(buffers[0]) if buffers else b"") == params
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,10 @@ def test_parameters_survive_the_way(params: ExecParams) -> None:
         ({"timeout": "1"}, "timeout"),
         ({"merge_stderr": 1}, "merge_stderr"),
         ({"umask": 0o1000}, "umask"),
+        ({"sandbox": {"profile": "p", "network": "lan"}}, "sandbox.network"),
+        ({"sandbox": {"profile": "p", "allowed_hosts": ["a"] * 257}}, "sandbox.allowed_hosts"),
+        ({"sandbox": {"profile": "p", "workspace_roots": ["a"]}}, "sandbox.workspace_roots.0"),
+        ({"env_policy": {"inherit": "some"}}, "env_policy.inherit"),
         ({"tty": {"rows": 0, "cols": 80}}, "tty.rows"),
         ({"tty": {"rows": 24, "cols": 70000}}, "tty.cols"),
         ({"log_budget": 1}, "log_budget"),
