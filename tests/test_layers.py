@@ -68,6 +68,7 @@ PURE = (
     "sandbox/checker.py",
     "sandbox/model.py",
     "sandbox/remedies.py",
+    "sandbox/seatbelt.py",
     "sandbox/seccomp.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}

@@ -13,6 +13,7 @@ from pathlib import Path
 import zmq
 
 from execzmq.aside import Aside
+from execzmq.keeper import landlock
 from execzmq.process import journal
 from execzmq.settings import GIB, VERSION
 from execzmq.types.finding import Finding
@@ -30,6 +31,8 @@ def examine(folder: Path) -> list[Finding]:
         _journal(folder),
         _descriptors(),
         _processes(),
+        _user(),
+        _landlock(),
     ]
 
 
@@ -112,3 +115,22 @@ def _processes() -> Finding:
     return Finding(
         "processes", enough, f"{shown} for this user", "" if enough else "raise ulimit -u to 512 or more"
     )
+
+
+def _user() -> Finding:
+    if os.geteuid() != 0:
+        return Finding("user", True, f"user {os.geteuid()}")
+    text = (
+        "root: a command in a sandbox is root without any capability. It writes its roots alone, but reads "
+        "root's own files where the profile does not deny them; the server of an ordinary user is better held"
+    )
+    return Finding("user", True, text)
+
+
+def _landlock() -> Finding:
+    abi = landlock.abi()
+    if landlock.can_scope():
+        return Finding("Landlock", True, f"ABI {abi}: also with network=host no abstract socket is reached")
+    text = "with network=host a sandbox reaches this host's abstract sockets"
+    found = f"ABI {abi}" if abi else "not there"
+    return Finding("Landlock", True, f"{found}: {text}; Linux 6.12 or newer holds them back")
