@@ -11,14 +11,15 @@ from tests.sources import MODULES, PACKAGE, dotted, imported, imported_anywhere,
 ALLOWED = {
     "errors": "",
     "settings": "errors",
+    "aside": "",
     "types": "errors",
     "connection": "errors types settings",
     "zmqloop": "errors settings",
     "protocol": "errors types settings",
     "keeper": "",
     "process": "errors types settings keeper",
-    "sandbox": "errors types settings",
-    "backends": "errors types settings connection process keeper sandbox",
+    "sandbox": "errors types settings aside",
+    "backends": "errors types settings connection aside process keeper sandbox",
     "server": "errors types settings connection zmqloop protocol process keeper sandbox backends",
     "client": "errors types settings connection zmqloop protocol",
     "api": "errors types settings connection client",
@@ -69,6 +70,10 @@ PURE = (
     "sandbox/model.py",
     "sandbox/requesting.py",
     "sandbox/slirp.py",
+    "sandbox/checker.py",
+    "sandbox/remedies.py",
+    "sandbox/seatbelt.py",
+    "sandbox/seccomp.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 

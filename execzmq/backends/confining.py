@@ -11,8 +11,8 @@ import signal
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from execzmq.aside import aside
 from execzmq.backends import entering
-from execzmq.backends.aside import aside
 from execzmq.backends.cells import Cells, word_of
 from execzmq.backends.confined import COMMAND, FIRST, TOLD, Confined, pid_of
 from execzmq.backends.judging import Circumstances

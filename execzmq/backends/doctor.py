@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import resource
 import shutil
 import stat
-import threading
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import zmq
 
+from execzmq.aside import Aside
+from execzmq.keeper import landlock
 from execzmq.process import journal
 from execzmq.settings import GIB, VERSION
 from execzmq.types.finding import Finding
@@ -32,41 +31,25 @@ def examine(folder: Path) -> list[Finding]:
         _journal(folder),
         _descriptors(),
         _processes(),
+        _user(),
+        _landlock(),
     ]
 
 
 class Examiner:
-    """Examines from a loop, in a thread of its own, since a file system may hang; who asks meanwhile shares.
-
-    Not the loop's pool: at its end a loop waits without a limit for what runs there.
+    """Examines from a loop, beside it, since a file system may hang; who asks meanwhile shares.
 
     Args:
         folder: a state folder.
+        further: looks at something else; runs in the same thread, after it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._under_way: asyncio.Future[list[Finding]] | None = None
+    def __init__(self, folder: Path, further: Callable[[], Iterable[Finding]] = tuple) -> None:
+        self._examining = Aside(lambda: [*examine(folder), *further()], "execzmq-doctor")
 
     async def examine(self) -> list[Finding]:
         """Return what `examine` does; cancelling leaves the look to the others who wait for it."""
-        if self._under_way is None or self._under_way.done():
-            loop = asyncio.get_running_loop()
-            self._under_way = loop.create_future()
-            threading.Thread(
-                target=self._look, args=(loop, self._under_way), name="execzmq-doctor", daemon=True
-            ).start()
-        return await asyncio.shield(self._under_way)
-
-    def _look(self, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[list[Finding]]) -> None:
-        try:
-            findings = examine(self._folder)
-        except Exception as error:
-            outcome = partial(answer.set_exception, error)
-        else:
-            outcome = partial(answer.set_result, findings)
-        with suppress(RuntimeError):  # the loop may have ended meanwhile
-            loop.call_soon_threadsafe(outcome)
+        return await self._examining.do()
 
 
 def _versions() -> Finding:
@@ -132,3 +115,22 @@ def _processes() -> Finding:
     return Finding(
         "processes", enough, f"{shown} for this user", "" if enough else "raise ulimit -u to 512 or more"
     )
+
+
+def _user() -> Finding:
+    if os.geteuid() != 0:
+        return Finding("user", True, f"user {os.geteuid()}")
+    text = (
+        "root: a command in a sandbox is root without any capability. It writes its roots alone, but reads "
+        "root's own files where the profile does not deny them; the server of an ordinary user is better held"
+    )
+    return Finding("user", True, text)
+
+
+def _landlock() -> Finding:
+    abi = landlock.abi()
+    if landlock.can_scope():
+        return Finding("Landlock", True, f"ABI {abi}: also with network=host no abstract socket is reached")
+    text = "with network=host a sandbox reaches this host's abstract sockets"
+    found = f"ABI {abi}" if abi else "not there"
+    return Finding("Landlock", True, f"{found}: {text}; Linux 6.12 or newer holds them back")

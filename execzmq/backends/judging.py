@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, field
 from functools import partial
 
-from execzmq.backends.aside import aside
+from execzmq.aside import aside
 from execzmq.process.confinement import Verdict
 from execzmq.process.lastwords import last_output
 from execzmq.process.managed import ManagedProcess

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from execzmq.backends.aside import aside
+from execzmq.aside import aside
 from execzmq.backends.entering import SECONDS, NotExecuted, words_in
 from execzmq.backends.prepared import Prepared
 from execzmq.errors import ExecZMQError, SandboxUnavailable

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
-from execzmq.backends.aside import aside
+from execzmq.aside import aside
 from execzmq.connection import shared_folder
 from execzmq.sandbox.model import View
 from execzmq.sandbox.placeholders import Placeholders

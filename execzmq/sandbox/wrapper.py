@@ -71,6 +71,14 @@ def find(candidates: Sequence[str] | None = None) -> Wrapper:
     )
 
 
+def is_unchanged(wrapper: Wrapper) -> bool:
+    """Tell whether the file is still the one that was found, and nobody else's to change."""
+    try:
+        return _seen(wrapper.path) == wrapper and not _writer_of(wrapper.path)
+    except OSError:
+        return False
+
+
 def known() -> Iterator[str]:
     """Yield the paths at which a bubblewrap may be, the better first."""
     yield from SYSTEM

@@ -9,6 +9,7 @@ import pytest
 
 from execzmq.backends import doctor
 from execzmq.backends.doctor import Examiner, examine
+from execzmq.keeper import landlock
 from execzmq.process.journal import Journal
 from execzmq.types.finding import Finding
 from tests.support import deadline
@@ -132,3 +133,25 @@ async def test_the_examiner_tells_what_was_found_and_what_failed(
     monkeypatch.setattr(doctor, "examine", lambda folder: [][0])
     with pytest.raises(IndexError):
         await examiner.examine()
+
+
+async def test_the_examiner_looks_at_what_else_it_is_given(short_tmp: Path) -> None:
+    """What a server adds, as the look at its sandbox, comes last."""
+    further = Finding("sandbox: start", False, "none", "do this")
+    assert (await Examiner(short_tmp, lambda: [further]).examine())[-1] == further
+
+
+@pytest.mark.parametrize(("abi", "says"), [(0, "not there: with"), (5, "ABI 5: with"), (6, "ABI 6: also")])
+def test_landlock(short_tmp: Path, monkeypatch: pytest.MonkeyPatch, abi: int, says: str) -> None:
+    """Whether abstract sockets are held back in the host's network is told; it is no fault of the machine."""
+    monkeypatch.setattr(landlock, "abi", lambda: abi)
+    found = find(short_tmp, "Landlock")
+    assert found.ok
+    assert found.text.startswith(says)
+
+
+@pytest.mark.parametrize(("uid", "says"), [(0, "root without any capability"), (1000, "user 1000")])
+def test_user(short_tmp: Path, monkeypatch: pytest.MonkeyPatch, uid: int, says: str) -> None:
+    """What a sandbox of root's still lets through is said plainly."""
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    assert says in find(short_tmp, "user").text
