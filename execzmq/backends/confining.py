@@ -6,9 +6,12 @@ Knows nothing of tables and sessions. What may wait for a file system is done as
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
+import sys
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from execzmq.aside import aside
@@ -19,6 +22,7 @@ from execzmq.backends.judging import Circumstances
 from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
 from execzmq.backends.sweeping import Sweeper
+from execzmq.backends.trying import attempt
 from execzmq.connection import hidden_folders
 from execzmq.errors import SandboxUnavailable, SpawnFailed
 from execzmq.keeper.client import SpawnedProcess
@@ -26,15 +30,19 @@ from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox import host, limits
 from execzmq.sandbox.applied import applied_of
 from execzmq.sandbox.bwrap import PROXY_PORT
+from execzmq.sandbox.layers import is_within
 from execzmq.sandbox.model import Permissions, View
 from execzmq.sandbox.paths import view_of
+from execzmq.sandbox.probe import Attempt, Probe
 from execzmq.sandbox.profile_store import profiles_path
-from execzmq.sandbox.wrapper import Wrapper, find, require_outside
+from execzmq.sandbox.wrapper import Wrapper, require_outside
+from execzmq.types.finding import Finding
 from execzmq.types.params import ExecParams
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
 
+_PACKAGE = Path(__file__).parents[1]
 _LOOK_SECONDS = 15.0
 """Time in which the folders that a request names, and a wrapper that is able, must be found."""
 
@@ -47,6 +55,15 @@ class Confiner:
         hidden = (backend.folder, *hidden_folders(), profiles_path().parent)
         self._hidden = [os.fsencode(path) for path in hidden]
         self._backend = backend
+        known = (backend.folder / name for name in ("connection.json", "key"))
+        self.probe = Probe(self._attempt, [os.fsencode(path) for path in known if path.exists()])
+
+    def _attempt(self) -> contextlib.AbstractContextManager[Attempt]:
+        return attempt(self._hidden, self._host, self._backend.offer.home)
+
+    def findings(self) -> list[Finding]:
+        """Look whether sandboxes can be enforced here, and which limits; takes some seconds at most."""
+        return [*self.probe.look().findings, limits.finding(self.cells.cgroups)]
 
     def permissions_for(self, params: ExecParams) -> Permissions | None:
         """Return what a command may do, `None` where it is not confined.
@@ -66,13 +83,13 @@ class Confiner:
             InvalidRequest, LimitExceeded: a root is not there, or cannot be one.
             SandboxUnavailable: no sandbox can be enforced here, or a limit that is required.
         """
+        wrapper = await self.probe.require()
         plan = limits.plan(permissions.limits, self.cells.cgroups.controllers, os.geteuid())
         if permissions.require_limits:
             limits.check(plan, self.cells.cgroups.reason)
         try:
-            view, wrapper, starting = await aside(
-                partial(self._look, permissions, self.cells.sweeper), _LOOK_SECONDS, _drop
-            )
+            look = partial(self._look, permissions, wrapper, self.cells.sweeper)
+            view, starting = await aside(look, _LOOK_SECONDS, _drop)
         except TimeoutError:
             words = f"its folders were not found within {_LOOK_SECONDS:.0f} s: does a file system not answer?"
             raise SandboxUnavailable(words, reason="slow_folders") from None
@@ -80,15 +97,15 @@ class Confiner:
         chosen = () if params.env_policy is None else tuple(map(os.fsencode, params.env_policy.set))
         return Prepared(permissions, view, os.fsencode(wrapper.path), self._host, applied, starting, chosen)
 
-    def _look(self, permissions: Permissions, sweeper: Sweeper) -> tuple[View, Wrapper, int]:
+    def _look(self, permissions: Permissions, wrapper: Wrapper, sweeper: Sweeper) -> tuple[View, int]:
         with contextlib.ExitStack() as undoing:
-            wrapper, starting = find(), sweeper.starting()
+            starting = sweeper.starting()
             undoing.callback(os.close, starting)
-            view = view_of(permissions, server_dirs=self._hidden, placeholders=sweeper.paths)
+            view = view_of(with_own_code(permissions), server_dirs=self._hidden, placeholders=sweeper.paths)
             undoing.callback(view.close)
             require_outside(wrapper, view.roots)
             undoing.pop_all()
-        return view, wrapper, starting
+        return view, starting
 
     def occupy(self, key: str, prepared: Prepared) -> None:
         """Take what a sandbox needs on the disk and in the kernel before it is started.
@@ -169,9 +186,17 @@ class Confiner:
         return around
 
 
-def _drop(found: tuple[View, Wrapper, int]) -> None:
+def with_own_code(permissions: Permissions) -> Permissions:
+    """Return permissions that keep what the next server will execute as it is, where a root holds it."""
+    roots = [os.path.realpath(root) for root in permissions.writable]
+    code = {os.path.realpath(os.fsencode(path)) for path in (sys.prefix, sys.base_prefix, _PACKAGE)}
+    kept = tuple(path for path in sorted(code) if is_within(path, roots) and path not in roots)
+    return dataclasses.replace(permissions, readable=(*permissions.readable, *kept))
+
+
+def _drop(found: tuple[View, int]) -> None:
     found[0].close()
-    os.close(found[2])
+    os.close(found[1])
 
 
 def _end(first: int) -> None:

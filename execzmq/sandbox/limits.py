@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, get_args
 from execzmq.errors import InvalidRequest, SandboxUnavailable
 from execzmq.sandbox.cgroup_plan import JOINED_PROCESSES, OWN_PROCESSES, has_any
 from execzmq.sandbox.cgroups import Cgroup, Cgroups
+from execzmq.types.finding import Finding
 from execzmq.types.params import Limits
 
 LimitName = Literal["memory", "cpu", "processes", "file_size", "descriptors"]
@@ -111,6 +112,13 @@ def counts_processes(uid: int, release: str) -> bool:
     """
     numbers = re.match(r"(\d+)\.(\d+)", release)
     return uid != 0 and numbers is not None and (int(numbers[1]), int(numbers[2])) >= (5, 14)
+
+
+def finding(cgroups: Cgroups) -> Finding:
+    """Tell what the doctor says of limits: which hold for a sandbox as a whole."""
+    names = " and ".join(sorted(cgroups.controllers)) or "nothing"
+    text = f"control groups limit {names}"
+    return Finding("sandbox: limits", True, f"{text}: {cgroups.reason}" if cgroups.reason else text)
 
 
 def plan(limits: Limits, controllers: Collection[str], uid: int, release: str = _RELEASE) -> LimitPlan:

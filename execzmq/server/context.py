@@ -45,7 +45,7 @@ class Context:
 
     def __post_init__(self) -> None:
         """Make what belongs to the backend's folder."""
-        self.examiner = Examiner(self.backend.folder)
+        self.examiner = Examiner(self.backend.folder, self.backend.confiner.findings)
 
     def process(self, process_id: str, session: str, instance: int | None = None) -> LocalProcess:
         """Return a session's handle of a process.
