@@ -16,6 +16,7 @@ Confidence, and what is done with it (`docs/explanation/sandbox-verdicts.md` has
 
 from __future__ import annotations
 
+import posixpath
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from typing import Literal, NamedTuple
 
 from execzmq.sandbox.model import Access, Permissions
 from execzmq.sandbox.sight import Outside, Reach, Sight, absolute
-from execzmq.sandbox.wordings import Complaint, complaints
+from execzmq.sandbox.wordings import Complaint, complaints, operation_in, paths_in, port_in
 
 Confidence = Literal["high", "medium", "low", ""]
 
@@ -171,6 +172,7 @@ class _Case:
         self.ending = ending
         self.outside = outside
         self.sight = Sight(ending.permissions.read, ending.mounts)
+        self.script = " ".join(word.decode("utf-8", "surrogateescape") for word in ending.argv[1:])
         self.is_superuser = bool(outside.has_capability(1))
         self._looks = 0
 
@@ -180,13 +182,11 @@ class _Case:
         self._looks += 1
         return named if self._looks > _MOST_LOOKS else self.outside.resolve(named)
 
-    def guesses(self) -> Iterator[bytes]:
-        """Yield paths that a complaint without one may be about: those of the command line, and the cwd."""
-        for word in self.ending.argv[1:]:
-            name = word.rpartition(b"=")[2]
-            if b"/" in name and b"\n" not in name and b" " not in name:
-                yield name
-        yield self.ending.cwd
+    def guesses(self, complaint: Complaint) -> tuple[bytes, ...]:
+        """Return paths that a complaint may be about that names none, or one relative to who knows what."""
+        folders = (*complaint.near, *paths_in(self.script), self.ending.cwd)
+        below = tuple(posixpath.join(folder, path) for folder in folders for path in complaint.paths[:1])
+        return (*folders, *below)
 
 
 def _findings(case: _Case) -> Iterator[_Finding]:
@@ -240,11 +240,10 @@ def _limits(ending: Ending) -> Iterator[Evidence]:
 
 def _read_only(case: _Case, complaint: Complaint) -> _Finding | None:
     """EROFS: a path that the sandbox shows read-only and that could be written outside."""
-    return _write_refused(case, complaint, complaint.paths, "high") or (
-        _write_refused(case, complaint, (*complaint.near, *case.guesses()), "medium")
-        if not any(path.startswith(b"/") for path in complaint.paths)
-        else None
-    )
+    found = _write_refused(case, complaint, complaint.paths, "high")
+    if found is None and not any(path.startswith(b"/") for path in complaint.paths):
+        return _write_refused(case, complaint, case.guesses(complaint), "medium")
+    return found
 
 
 def _write_refused(
@@ -266,7 +265,7 @@ def _denied(case: _Case, complaint: Complaint) -> _Finding | None:
             return _Finding("high", _seen("not_readable", path, complaint))
         if place in ("read", "write") and case.is_superuser and _needs_powers(case, path):
             return _Finding("medium", _seen("no_privilege", path, complaint))
-    return _operation(case, complaint)
+    return _operation(case, complaint, complaint.operation)
 
 
 def _needs_powers(case: _Case, path: bytes) -> bool:
@@ -276,28 +275,33 @@ def _needs_powers(case: _Case, path: bytes) -> bool:
 
 def _not_permitted(case: _Case, complaint: Complaint) -> _Finding | None:
     """EPERM: an operation that the filter stops for all, or that needs a power that the user has outside."""
-    if complaint.operation:
-        return _operation(case, complaint)
+    name = complaint.operation or operation_in(case.script)
+    if name:
+        return _operation(case, complaint, name)
     if case.is_superuser and any(case.outside.exists(case.resolve(path)) for path in complaint.paths):
         return _Finding("medium", _seen("no_privilege", "superuser", complaint))
     return _Finding("low", _seen("not_permitted", "unknown", complaint))
 
 
-def _operation(case: _Case, complaint: Complaint) -> _Finding | None:
-    name = complaint.operation
+def _invalid(case: _Case, complaint: Complaint) -> _Finding | None:
+    """EINVAL: an owner or a user that the sandbox does not have."""
+    name = complaint.operation or operation_in(case.script)
+    return _operation(case, complaint, name) if name in ("owner", "user") else None
+
+
+def _not_implemented(case: _Case, complaint: Complaint) -> _Finding | None:
+    return _operation(case, complaint, complaint.operation) if complaint.operation == "io_uring" else None
+
+
+def _operation(case: _Case, complaint: Complaint, name: str) -> _Finding | None:
     capability = _CAPABILITIES.get(name)
     if capability is not None:
-        return _by_capability(case, complaint, capability)
+        has_power = case.outside.has_capability(capability)
+        return _Finding("medium", _seen("no_privilege", name, complaint)) if has_power else None
     if name in ("namespace", "io_uring") or (name == "trace" and not case.ending.permissions.allow_debug):
         return _Finding("medium", _seen("not_allowed", name, complaint))
     if name == "mode" and any(case.outside.may(case.resolve(path), "own") for path in complaint.paths):
         return _Finding("medium", _seen("not_allowed", name, complaint))
-    return None
-
-
-def _by_capability(case: _Case, complaint: Complaint, number: int) -> _Finding | None:
-    if case.outside.has_capability(number):
-        return _Finding("medium", _seen("no_privilege", complaint.operation, complaint))
     return None
 
 
@@ -309,6 +313,15 @@ def _missing(case: _Case, complaint: Complaint) -> _Finding | None:
         if case.outside.may(path, "read"):
             return _Finding("high", _seen("hidden", path, complaint))
     return None
+
+
+def _unopened(case: _Case, complaint: Complaint) -> _Finding | None:
+    """No word of why: a path that is covered or hidden is reason enough."""
+    found = _missing(case, complaint)
+    for path in map(case.resolve, complaint.paths):
+        if case.sight.at(path) == "deny" and case.outside.exists(path) and case.outside.may(path, "read"):
+            found = _Finding("medium", _seen("not_readable", path, complaint))
+    return found and found._replace(confidence="medium")
 
 
 def _is_hidden(case: _Case, path: bytes) -> bool:
@@ -335,7 +348,7 @@ def _cross_device(case: _Case, complaint: Complaint) -> _Finding | None:
 def _no_space(case: _Case, complaint: Complaint) -> _Finding | None:
     """ENOSPC: a temporary folder of the sandbox's own is full, or user namespaces are used up on purpose."""
     if complaint.operation == "namespace":
-        return _operation(case, complaint)
+        return _operation(case, complaint, "namespace")
     for path in map(case.resolve, complaint.paths):
         if case.sight.at(path) == "private":
             return _Finding(
@@ -356,10 +369,11 @@ def _no_network(case: _Case, complaint: Complaint) -> _Finding | None:
 
 def _connection_refused(case: _Case, complaint: Complaint) -> _Finding | None:
     """ECONNREFUSED on the own loopback, where the host's has somebody who listens."""
-    mode = case.ending.permissions.network.mode
-    if mode == "host" or complaint.port is None or not case.outside.listens(complaint.port):
+    port = complaint.port or port_in(case.script)
+    if case.ending.permissions.network.mode == "host" or port is None or not case.outside.listens(port):
         return None
-    return _Finding("high", _seen("host_loopback", f"port {complaint.port}", complaint))
+    confidence: Confidence = "high" if complaint.port else "medium"
+    return _Finding(confidence, _seen("host_loopback", f"port {port}", complaint))
 
 
 _RULES: dict[str, Callable[[_Case, Complaint], _Finding | None]] = {
@@ -373,6 +387,7 @@ _RULES: dict[str, Callable[[_Case, Complaint], _Finding | None]] = {
     "not_permitted": _not_permitted,
     "denied": _denied,
     "missing": _missing,
-    "invalid": _operation,
-    "not_implemented": _operation,
+    "invalid": _invalid,
+    "unopened": _unopened,
+    "not_implemented": _not_implemented,
 }

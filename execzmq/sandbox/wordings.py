@@ -43,14 +43,18 @@ _KINDS = {
     "denied": r"permission denied|\bEACCES\b|\[Errno 13\]|os error 13\b|AccessDeniedException",
     "missing": (
         r"no such file or directory|\bENOENT\b|\[Errno 2\]|os error 2\b|NoSuchFileException|: not found\b"
+        r"|cannot find module"
     ),
     "invalid": r"invalid argument|\bEINVAL\b|\[Errno 22\]|os error 22\b",
     "not_implemented": r"function not implemented|\bENOSYS\b|\[Errno 38\]|os error 38\b",
 }
 _KIND = re.compile("|".join(f"(?P<{name}>{words})" for name, words in _KINDS.items()), re.IGNORECASE)
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
+_UNOPENED = re.compile(r"(?:couldn't|could not|can't|cannot|unable to|failed to) open\b", re.IGNORECASE)
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_RETURNS = re.compile(r"\r+\n?")
+_FOLDED = re.compile(r" ?\nWarning: (?=[a-z])")
 _QUOTED = re.compile(
-    r"'([^']+)'|\"([^\"]+)\"|`([^`']+)[`']|\u2018([^\u2019]+)\u2019|\u201c([^\u201d]+)\u201d"
+    r"(?<!\w)'([^']+)'|\"([^\"]+)\"|`([^`']+)[`']|\u2018([^\u2019]+)\u2019|\u201c([^\u201d]+)\u201d"
 )
 _REMOVES = re.compile(r"remov|unlink|renam|\bmov(?:e|ing)\b|rmdir|delet|replace| -> ", re.IGNORECASE)
 _WRITES = re.compile(
@@ -71,6 +75,7 @@ _OTHER_END = re.compile(
 _QUOTES_OTHERS = re.compile(r"^(?:[<>|]|[-+](?!-)|\d+[:-])")
 _SOURCE_LINE = re.compile(r"^\s+\S")
 _PORT = re.compile(r"(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{0,3}(?:port\W{1,3})?(\d{1,5})\b")
+_PATH_WORD = re.compile(r"[\w@%+=.,~-]*/[\w@%+=.,/-]+")
 _NEAR_BEFORE, _NEAR_AFTER = 4, 3
 _MOST_PATHS = 8
 _MOST_COMPLAINTS = 24
@@ -146,9 +151,9 @@ def _of_text(text: _Text) -> list[Complaint]:
     was_overtaken = False
     for index in range(len(text.lines) - 1, -1, -1):
         line = text.lines[index]
-        match = _KIND.search(line)
-        if match is not None:
-            found.append(_complaint(text, index, str(match.lastgroup), was_overtaken))
+        kind = _kind(line)
+        if kind:
+            found.append(_complaint(text, index, kind, was_overtaken))
             if len(found) == _MOST_COMPLAINTS:
                 break
         elif _OTHER_END.search(line):
@@ -156,20 +161,26 @@ def _of_text(text: _Text) -> list[Complaint]:
     return found
 
 
+def _kind(line: str) -> str:
+    match = _KIND.search(line)
+    if match is None:
+        return "unopened" if _UNOPENED.search(line) else ""
+    return str(match.lastgroup)
+
+
 def _complaint(text: _Text, index: int, kind: str, was_overtaken: bool) -> Complaint:
     line = text.lines[index]
     before = text.lines[max(0, index - _NEAR_BEFORE) : index]
     after = text.lines[index + 1 : index + 1 + _NEAR_AFTER]
-    named = _OPERATION.search(line) or _OPERATION.search(_source_of(before))
     return Complaint(
         kind=kind,
         line=line.strip(),
         stream=text.stream,
         paths=tuple(_paths(line))[:_MOST_PATHS],
         near=tuple(path for other in [*reversed(before), *after] for path in _certain(other))[:_MOST_PATHS],
-        operation=str(named.lastgroup) if named else "",
+        operation=operation_in(line) or operation_in(_source_of(before)),
         reach="remove" if _REMOVES.search(line) else "write" if _WRITES.search(line) else "read",
-        port=_port(line),
+        port=port_in(line),
         doubts=tuple(_doubts(text, line, after, was_overtaken)),
     )
 
@@ -186,19 +197,32 @@ def _doubts(text: _Text, line: str, after: list[str], was_overtaken: bool) -> It
             yield "quoted"
 
 
+def operation_in(text: str) -> str:
+    """Return which operation a text speaks of, empty if it speaks of none."""
+    match = _OPERATION.search(text)
+    return str(match.lastgroup) if match else ""
+
+
+def port_in(text: str) -> int | None:
+    """Return the port of this host's loopback that a text names."""
+    match = _PORT.search(text)
+    return int(match[1]) if match and int(match[1]) < 65536 else None
+
+
+def paths_in(text: str) -> list[bytes]:
+    """Return the words of a command line, or of a script in it, that have a slash."""
+    return [os.fsencode(path) for path in dict.fromkeys(_PATH_WORD.findall(text))][:_MOST_PATHS]
+
+
 def _lines(data: bytes) -> list[str]:
-    text = _ESCAPES.sub("", data.decode("utf-8", "surrogateescape"))
+    text = _RETURNS.sub("\n", _ESCAPES.sub("", data.decode("utf-8", "surrogateescape")))
+    text = _FOLDED.sub(" ", text)
     return [line for line in text.split("\n") if line.strip()]
 
 
 def _source_of(before: list[str]) -> str:
     """Return the line of source above an error in a traceback, empty if the line above is none."""
     return before[-1] if before and _SOURCE_LINE.match(before[-1]) else ""
-
-
-def _port(line: str) -> int | None:
-    match = _PORT.search(line)
-    return int(match[1]) if match and int(match[1]) < 65536 else None
 
 
 def _paths(line: str) -> Iterator[bytes]:

@@ -70,7 +70,8 @@ class World:
         (self.out / "sub" / "f").write_text("f\n")
         texts = {"data.txt": "data\n", "ro.txt": "x\n", "tool": "#!/bin/sh\n", "prog.js": "", "prog.py": ""}
         _write(self.out, {**texts, **case.outfiles})
-        _database(self.out / "data.db")
+        if "data.db" in case.run:
+            _database(self.out / "data.db")
         _write(self.secret, {"key": "key\n", "config": "x=1\n", "tool": "#!/bin/sh\n"})
         _write(self.locked, {"f": "f\n"})
         _write(self.others, {"f": "f\n", "w": "w\n"})
@@ -164,19 +165,22 @@ def keyword_rule(status: int, output: bytes) -> bool:
 
 
 def _inside(case: Case, world: World, env: dict[str, str]) -> dict[str, Any]:
-    read = "minimal" if case.profile == "minimal" else "host"
+    permissions = _permissions(case)
     mounts = tuple(world.mounts(case))
-    done = run(Bare(mounts, read, case.network == "host"), case.run, world.ws, env)
+    started = time.perf_counter()
+    script = _expanded(case.run, env)
+    done = run(Bare(mounts, permissions.read, case.network == "host"), script, world.ws, env)
     ending = Ending(
         exit_code=done.returncode if done.returncode >= 0 else None,
         signal=-done.returncode if done.returncode < 0 else None,
-        argv=(b"/bin/sh", b"-c", case.run.encode()),
+        argv=(b"/bin/sh", b"-c", script.encode()),
         cwd=bytes(world.ws),
         stdout=done.stdout[-16384:],
         stderr=done.stderr[-16384:],
-        permissions=_permissions(case),
+        permissions=permissions,
         mounts=mounts,
     )
+    took = time.perf_counter() - started
     began = time.perf_counter()
     verdict = judge(ending, Online())
     return {
@@ -185,14 +189,21 @@ def _inside(case: Case, world: World, env: dict[str, str]) -> dict[str, Any]:
         "is_told": verdict.cause == "sandbox_denied",
         "confidence": verdict.confidence,
         "evidence": [str(entry) for entry in verdict.evidence],
+        "took": took,
         "seconds": time.perf_counter() - began,
         "keywords": keyword_rule(done.returncode, done.stdout + done.stderr),
     }
 
 
+def _expanded(script: str, env: dict[str, str]) -> str:
+    """Write the world's folders and ports out, as somebody would who types the command."""
+    names = "WS OUT SECRET HOME LOCKED OTHERS HOSTTMP PORT FREE".split()
+    return re.sub(rf"\$({'|'.join(names)})\b", lambda match: env[match[1]], script)
+
+
 def _outside(case: Case, world: World, env: dict[str, str]) -> dict[str, Any]:
     done = subprocess.run(
-        ["/bin/sh", "-c", case.run],
+        ["/bin/sh", "-c", _expanded(case.run, env)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env=env,
@@ -240,7 +251,10 @@ def main(user: User) -> None:
     cases = [case for case in load() if case.is_for(user)]
     missing = sorted({case.needs for case in cases if case.needs and not shutil.which(case.needs, path=PATH)})
     cases = [case for case in cases if case.needs not in missing]
-    with tempfile.TemporaryDirectory(prefix="xz-", dir="/tmp", ignore_cleanup_errors=True) as name, _ports() as ports:
+    with (
+        tempfile.TemporaryDirectory(prefix="xz-", dir="/tmp", ignore_cleanup_errors=True) as name,
+        _ports() as ports,
+    ):
         base = Path(name)
         base.chmod(0o755)
         template = _template(base)
@@ -258,8 +272,15 @@ def main(user: User) -> None:
                 _lose_rights(uid)
                 with ThreadPoolExecutor(AT_ONCE) as pool:
                     path = Path(hosttmp.name)
-                    told = list(pool.map(lambda pair: _one(pair[0], pair[1], ports, path), zip(cases, worlds, strict=True)))
-                results = [{"run": c.run, "part": c.part, "is_denied": c.is_denied_to(user), **t} for c, t in zip(cases, told, strict=True)]
+                    told = list(
+                        pool.map(
+                            lambda pair: _one(pair[0], pair[1], ports, path), zip(cases, worlds, strict=True)
+                        )
+                    )
+                results = [
+                    {"run": c.run, "part": c.part, "is_denied": c.is_denied_to(user), **t}
+                    for c, t in zip(cases, told, strict=True)
+                ]
                 json.dump({"missing": missing, "results": results}, sys.stdout)
                 sys.stdout.flush()
                 os._exit(0)
