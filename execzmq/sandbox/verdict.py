@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 
 from execzmq.sandbox.model import Access, Permissions
 from execzmq.sandbox.sight import Outside, Reach, Sight, absolute
-from execzmq.sandbox.wordings import Complaint, complaints, operation_in, paths_in, port_in
+from execzmq.sandbox.wordings import Complaint, complaints, has_other_host, operation_in, paths_in, port_in
 
 Confidence = Literal["high", "medium", "low", ""]
 
@@ -45,6 +45,7 @@ _SPEECHLESS = {
 }
 """Signals whose end is explained by themselves: what was printed before is not why."""
 
+_SHELLS = (b"sh", b"bash", b"dash", b"zsh", b"ksh")
 _NO_NAME = re.compile(r"\.(?:invalid|test|example|localhost)\b(?!\.\w)", re.IGNORECASE)
 _CAPABILITIES = {
     "mount": 21,
@@ -193,7 +194,7 @@ def _findings(case: _Case) -> Iterator[_Finding]:
     ending = case.ending
     found = complaints(ending.stdout, ending.stderr)
     if ending.killed_by == signal.SIGSYS:
-        yield _Finding("medium", Evidence("killed_by_filter", "SIGSYS", "status"))
+        yield _Finding(_filter_confidence(ending), Evidence("killed_by_filter", "SIGSYS", "status"))
     yield from _of_proxy(ending, found)
     if ending.killed_by in _SPEECHLESS:
         return
@@ -201,6 +202,12 @@ def _findings(case: _Case) -> Iterator[_Finding]:
         finding = _RULES[complaint.kind](case, complaint)
         if finding is not None:
             yield _doubted(finding, complaint)
+
+
+def _filter_confidence(ending: Ending) -> Confidence:
+    """A shell says `Bad system call` of its commands; without it the code may be its own `exit 159`."""
+    is_shell = ending.argv[0].rpartition(b"/")[2] in _SHELLS
+    return "low" if is_shell and b"bad system call" not in ending.stderr.lower() else "medium"
 
 
 def _doubted(finding: _Finding, complaint: Complaint) -> _Finding:
@@ -321,6 +328,8 @@ def _unopened(case: _Case, complaint: Complaint) -> _Finding | None:
     for path in map(case.resolve, complaint.paths):
         if case.sight.at(path) == "deny" and case.outside.exists(path) and case.outside.may(path, "read"):
             found = _Finding("medium", _seen("not_readable", path, complaint))
+    if found is None and complaint.reach == "write":
+        found = _write_refused(case, complaint, complaint.paths, "medium")
     return found and found._replace(confidence="medium")
 
 
@@ -351,16 +360,21 @@ def _no_space(case: _Case, complaint: Complaint) -> _Finding | None:
         return _operation(case, complaint, "namespace")
     for path in map(case.resolve, complaint.paths):
         if case.sight.at(path) == "private":
-            return _Finding(
-                "high", _seen("tmp_full", f"{case.ending.permissions.tmp_bytes} bytes", complaint)
-            )
+            return _Finding("high", _tmp_full(case, complaint))
+    if any(case.sight.at(path) == "private" for path in map(case.resolve, paths_in(case.script))):
+        return _Finding("medium", _tmp_full(case, complaint))
     return None
+
+
+def _tmp_full(case: _Case, complaint: Complaint) -> Evidence:
+    return _seen("tmp_full", f"{case.ending.permissions.tmp_bytes} bytes", complaint)
 
 
 def _no_network(case: _Case, complaint: Complaint) -> _Finding | None:
     """Names and addresses that cannot be reached where nothing can, on a host that could."""
     mode = case.ending.permissions.network.mode
-    if mode not in ("none", "proxy") or _NO_NAME.search(complaint.line):
+    is_made_up = _NO_NAME.search(complaint.line) or _NO_NAME.search(case.script)
+    if mode not in ("none", "proxy") or is_made_up:
         return None
     if case.outside.is_online() is False:
         return _Finding("low", _seen("no_network", mode, complaint))
@@ -369,6 +383,8 @@ def _no_network(case: _Case, complaint: Complaint) -> _Finding | None:
 
 def _connection_refused(case: _Case, complaint: Complaint) -> _Finding | None:
     """ECONNREFUSED on the own loopback, where the host's has somebody who listens."""
+    if has_other_host(complaint.line):
+        return _no_network(case, complaint)
     port = complaint.port or port_in(case.script)
     if case.ending.permissions.network.mode == "host" or port is None or not case.outside.listens(port):
         return None

@@ -37,8 +37,8 @@ _KINDS = {
         r"connection refused|\bECONNREFUSED\b|\[Errno 111\]|os error 111\b|failed to connect to \S+ port \d+"
     ),
     "not_permitted": (
-        r"operation not permitted|\bEPERM\b|\[Errno 1\]|os error 1\b|must be superuser|no new privileges"
-        r"|no permissions to create new namespace"
+        r"operation not permitted|\bEPERM\b|\[Errno 1\]|os error 1\b|must be (?:superuser|root)"
+        r"|no new privileges|no permissions to create new namespace"
     ),
     "denied": r"permission denied|\bEACCES\b|\[Errno 13\]|os error 13\b|AccessDeniedException",
     "missing": (
@@ -49,8 +49,11 @@ _KINDS = {
     "not_implemented": r"function not implemented|\bENOSYS\b|\[Errno 38\]|os error 38\b",
 }
 _KIND = re.compile("|".join(f"(?P<{name}>{words})" for name, words in _KINDS.items()), re.IGNORECASE)
-_UNOPENED = re.compile(r"(?:couldn't|could not|can't|cannot|unable to|failed to) open\b", re.IGNORECASE)
+_UNOPENED = re.compile(
+    r"(?:couldn't|could not|can't|cannot|unable to|failed to) (?:open|cd to)\b", re.IGNORECASE
+)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_PROGRAM = re.compile(r"^\s*\S+: ")
 _RETURNS = re.compile(r"\r+\n?")
 _FOLDED = re.compile(r" ?\nWarning: (?=[a-z])")
 _QUOTED = re.compile(
@@ -58,7 +61,7 @@ _QUOTED = re.compile(
 )
 _REMOVES = re.compile(r"remov|unlink|renam|\bmov(?:e|ing)\b|rmdir|delet|replace| -> ", re.IGNORECASE)
 _WRITES = re.compile(
-    r"creat|touch|mkdir|make dir|writ|append|copy|copyfile|mknod|save|extract|lock|output", re.IGNORECASE
+    r"creat|touch|mkdir|make dir|writ|append|copy|mknod|save|extract|lock|output|database", re.IGNORECASE
 )
 _WARNS = re.compile(
     r"\bwarn(?:ing)?s?\b|warning:|\bnotice\b|\bnote:|\binfo\b|\bdebug\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing)\b"
@@ -75,6 +78,9 @@ _OTHER_END = re.compile(
 _QUOTES_OTHERS = re.compile(r"^(?:[<>|]|[-+](?!-)|\d+[:-])")
 _SOURCE_LINE = re.compile(r"^\s+\S")
 _PORT = re.compile(r"(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{0,3}(?:port\W{1,3})?(\d{1,5})\b")
+_CONNECT = re.compile(r"connect to (\S+) port \d+", re.IGNORECASE)
+_LOOPBACK = re.compile(r"127\.|localhost|\[?::1\]?")
+_URL = re.compile(r"\b(?!file:|unix:)\w+://\S+")
 _PATH_WORD = re.compile(r"[\w@%+=.,~-]*/[\w@%+=.,/-]+")
 _NEAR_BEFORE, _NEAR_AFTER = 4, 3
 _MOST_PATHS = 8
@@ -178,7 +184,7 @@ def _complaint(text: _Text, index: int, kind: str, was_overtaken: bool) -> Compl
         stream=text.stream,
         paths=tuple(_paths(line))[:_MOST_PATHS],
         near=tuple(path for other in [*reversed(before), *after] for path in _certain(other))[:_MOST_PATHS],
-        operation=operation_in(line) or operation_in(_source_of(before)),
+        operation=operation_in(line) or operation_in(_source_in(before)),
         reach="remove" if _REMOVES.search(line) else "write" if _WRITES.search(line) else "read",
         port=port_in(line),
         doubts=tuple(_doubts(text, line, after, was_overtaken)),
@@ -203,6 +209,12 @@ def operation_in(text: str) -> str:
     return str(match.lastgroup) if match else ""
 
 
+def has_other_host(text: str) -> bool:
+    """Tell whether a text names whom it could not connect to, and it is not this host's loopback."""
+    match = _CONNECT.search(text)
+    return match is not None and not _LOOPBACK.match(match[1])
+
+
 def port_in(text: str) -> int | None:
     """Return the port of this host's loopback that a text names."""
     match = _PORT.search(text)
@@ -211,7 +223,8 @@ def port_in(text: str) -> int | None:
 
 def paths_in(text: str) -> list[bytes]:
     """Return the words of a command line, or of a script in it, that have a slash."""
-    return [os.fsencode(path) for path in dict.fromkeys(_PATH_WORD.findall(text))][:_MOST_PATHS]
+    words = dict.fromkeys(_PATH_WORD.findall(_URL.sub(" ", text)))
+    return [os.fsencode(word) for word in words][:_MOST_PATHS]
 
 
 def _lines(data: bytes) -> list[str]:
@@ -220,9 +233,9 @@ def _lines(data: bytes) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
 
 
-def _source_of(before: list[str]) -> str:
-    """Return the line of source above an error in a traceback, empty if the line above is none."""
-    return before[-1] if before and _SOURCE_LINE.match(before[-1]) else ""
+def _source_in(before: list[str]) -> str:
+    """Return the lines of a traceback above an error, empty if what is above is none."""
+    return "\n".join(line for line in before if _SOURCE_LINE.match(line))
 
 
 def _paths(line: str) -> Iterator[bytes]:
@@ -232,13 +245,23 @@ def _paths(line: str) -> Iterator[bytes]:
 
 def _certain(line: str) -> Iterator[bytes]:
     for match in _QUOTED.finditer(line):
-        yield os.fsencode(next(group for group in match.groups() if group))
-    for word in _QUOTED.sub(" ", line).split():
+        name = next(group for group in match.groups() if group)
+        if "://" not in name:
+            yield os.fsencode(name)
+    for word in _QUOTED.sub(" ", _without_program(line)).split():
         word = word.strip("()[]{}<>,;").rstrip(":.,;)")
         if "/" in word and "://" not in word:
             yield os.fsencode(word.rpartition("=")[2] if "=/" in word else word)
         elif "unix://" in word:
             yield os.fsencode(word.partition("unix://")[2].rstrip(".?"))
+
+
+def _without_program(line: str) -> str:
+    """Return a line without the name of who speaks: `/bin/sh: 1: cannot create x: …`."""
+    match = _PROGRAM.match(line)
+    error = _KIND.search(line)
+    is_all = match is not None and error is not None and not line[match.end() : error.start()].strip(" :")
+    return line[match.end() :] if match and not is_all else line
 
 
 def _fields(line: str) -> Iterator[bytes]:

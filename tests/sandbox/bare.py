@@ -57,16 +57,16 @@ def run(bare: Bare, script: str, cwd: Path, env: Mapping[str, str]) -> subproces
 
 
 def _arguments(bare: Bare, program: int) -> Iterator[str]:
-    yield from "--unshare-user --disable-userns --unshare-ipc --unshare-pid --unshare-uts".split()
-    yield from "--hostname sandbox --unshare-cgroup-try --cap-drop ALL --new-session".split()
+    yield from ["--unshare-user", "--disable-userns", "--unshare-ipc", "--unshare-pid", "--unshare-uts"]
+    yield from ["--hostname", "sandbox", "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session"]
     if not bare.has_network:
         yield "--unshare-net"
     yield from _base(bare)
     yield from f"--dev /dev --size {TMP_BYTES} --tmpfs /dev/shm --remount-ro /dev".split()
-    yield from "--proc /proc --ro-bind /proc/sys /proc/sys".split()
+    yield from ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
     yield from f"--size {TMP_BYTES} --perms 1777 --tmpfs /tmp".split()
     yield from f"--size {TMP_BYTES} --perms 1777 --tmpfs /var/tmp".split()
-    yield from "--perms 755 --tmpfs /run --remount-ro /run".split()
+    yield from ["--perms", "755", "--tmpfs", "/run", "--remount-ro", "/run"]
     for name, access in bare.mounts:
         path = os.fsdecode(name)
         if access == "deny":
