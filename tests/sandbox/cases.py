@@ -46,7 +46,8 @@ def load() -> list[Case]:
     """Return all commands of the corpus."""
     denied = [Case(**entry, denied=True, part="development") for entry in _entries("denied")]
     own = [Case(**entry, denied=False, part="development") for entry in _entries("own")]
-    return denied + own + [Case(**entry, part="held-out") for entry in _entries("held-out")]
+    second = [Case(**entry, part="development") for entry in _entries("second")]
+    return denied + own + second + [Case(**entry, part="held-out") for entry in _entries("held-out")]
 
 
 def _entries(name: str) -> list[dict[str, Any]]:
