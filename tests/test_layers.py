@@ -64,7 +64,13 @@ PURE = (
     "process/index.py",
     "process/held.py",
     "process/retention.py",
+    "sandbox/ending.py",
     "sandbox/model.py",
+    "sandbox/rules.py",
+    "sandbox/setup_errors.py",
+    "sandbox/sight.py",
+    "sandbox/verdict.py",
+    "sandbox/wordings.py",
 )
 IMPURE = {"asyncio", "zmq", "socket", "subprocess", "threading", "selectors", "time"}
 

@@ -43,7 +43,7 @@ _KINDS = {
     "denied": r"permission denied|\bEACCES\b|\[Errno 13\]|os error 13\b|AccessDeniedException",
     "missing": (
         r"no such file or directory|\bENOENT\b|\[Errno 2\]|os error 2\b|NoSuchFileException|: not found\b"
-        r"|cannot find module"
+        r"|cannot find module|does not exist\b"
     ),
     "invalid": r"invalid argument|\bEINVAL\b|\[Errno 22\]|os error 22\b",
     "not_implemented": r"function not implemented|\bENOSYS\b|\[Errno 38\]|os error 38\b",
@@ -75,9 +75,10 @@ _OTHER_END = re.compile(
     r"|^FAIL(?:ED|URE)?[: ]|\bno rule to make",
     re.IGNORECASE,
 )
+_CHAINED = re.compile(r"^(?:During handling of the above|The above exception was the direct cause)")
 _QUOTES_OTHERS = re.compile(r"^(?:[<>|]|[-+](?!-)|\d+[:-])")
 _SOURCE_LINE = re.compile(r"^\s+\S")
-_PORT = re.compile(r"(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{0,3}(?:port\W{1,3})?(\d{1,5})\b")
+_PORT = re.compile(r"(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{0,3}(?:port\W{1,3})?(\d{1,5})\b(?!\.\d)")
 _CONNECT = re.compile(r"connect to (\S+) port \d+", re.IGNORECASE)
 _LOOPBACK = re.compile(r"127\.|localhost|\[?::1\]?")
 _URL = re.compile(r"\b(?!file:|unix:)\w+://\S+")
@@ -92,7 +93,7 @@ _OPERATIONS = {
     "io_uring": r"io_uring",
     "mount": r"\b(?:u?mount|umount2|pivot_root|swapon|swapoff|losetup|fsopen|move_mount)\b",
     "owner": r"chown|chgrp|ownership|change owner|preserve owner",
-    "mode": r"chmod|changing permissions|change mode|set permissions",
+    "mode": r"chmod|chang(?:e|ing) permissions|change mode|set permissions",
     "node": r"mknod|\bspecial file\b|device node",
     "chroot": r"chroot|root directory",
     "hostname": r"sethostname|\bhost ?name: you must|set hostname|hostname:",
@@ -142,13 +143,15 @@ class Complaint:
 class _Text(NamedTuple):
     stream: Stream
     lines: list[str]
-    is_only: bool
+    is_mixed: bool
 
 
-def complaints(stdout: bytes, stderr: bytes) -> list[Complaint]:
-    """Return what the ends of both streams complain of, the latest first, stderr before stdout."""
-    errors, output = _lines(stderr), _lines(stdout)
-    texts = [_Text("stderr", errors, True), _Text("stdout", output, not errors)]
+def complaints(stdout: bytes, stderr: bytes, is_mixed: bool = False) -> list[Complaint]:
+    """Return what the ends of both streams complain of, the latest first, stderr before stdout.
+
+    With `is_mixed`, stderr was joined to stdout, or both were a terminal: stdout is then as good as stderr.
+    """
+    texts = [_Text("stderr", _lines(stderr), False), _Text("stdout", _lines(stdout), is_mixed)]
     return [complaint for text in texts for complaint in _of_text(text)]
 
 
@@ -164,6 +167,8 @@ def _of_text(text: _Text) -> list[Complaint]:
                 break
         elif _OTHER_END.search(line):
             was_overtaken = True
+        elif _CHAINED.search(line):
+            was_overtaken = False
     return found
 
 
@@ -193,14 +198,14 @@ def _complaint(text: _Text, index: int, kind: str, was_overtaken: bool) -> Compl
 
 def _doubts(text: _Text, line: str, after: list[str], was_overtaken: bool) -> Iterator[str]:
     gave_up = any(other.startswith("curl: (23)") for other in after)
-    if _WARNS.search(line) and not gave_up:
+    if (_WARNS.search(line) and not gave_up) or (after and after[0].endswith("(ignored)")):
         yield "warning"
     if was_overtaken:
         yield "overtaken"
-    if text.stream == "stdout":
+    if text.stream == "stdout" and not text.is_mixed:
         yield "stdout"
-        if _QUOTES_OTHERS.match(line):
-            yield "quoted"
+    if text.stream == "stdout" and _QUOTES_OTHERS.match(line):
+        yield "quoted"
 
 
 def operation_in(text: str) -> str:
