@@ -70,8 +70,8 @@ _WARNS = re.compile(
 )
 _OTHER_END = re.compile(
     r"^(?:E +)?(?:\w+\.)*(?:Assertion|Syntax|Name|Type|Value|Key|Attribute|Import|ModuleNotFound|Index"
-    r"|ZeroDivision|Recursion|Unicode\w*|Reference|Range|JSONDecode)Error\b|^(?:E +)?assert |(?<!collect2): error: "
-    r"|\bassertion failed|undefined reference|syntax error|\bpanicked at|segmentation fault"
+    r"|ZeroDivision|Recursion|Unicode\w*|Reference|Range|JSONDecode)Error\b|^(?:E +)?assert "
+    r"|(?<!collect2): error: |\bassertion failed|undefined reference|syntax error|\bpanicked at|segmentation fault"
     r"|^FAIL(?:ED|URE)?(?:: | (?!\(errors=))|\bno rule to make",
     re.IGNORECASE,
 )
