@@ -71,8 +71,8 @@ _WARNS = re.compile(
 _OTHER_END = re.compile(
     r"^(?:E +)?(?:\w+\.)*(?:Assertion|Syntax|Name|Type|Value|Key|Attribute|Import|ModuleNotFound|Index"
     r"|ZeroDivision|Recursion|Unicode\w*|Reference|Range|JSONDecode)Error\b|^(?:E +)?assert "
-    r"|(?<!collect2): error: |\bassertion failed|undefined reference|syntax error|\bpanicked at|segmentation fault"
-    r"|^FAIL(?:ED|URE)?(?:: | (?!\(errors=))|\bno rule to make",
+    r"|(?<!collect2): error: |\bassertion failed|undefined reference|syntax error|\bpanicked at"
+    r"|segmentation fault|^FAIL(?:ED|URE)?(?:: | (?!\(errors=))|\bno rule to make",
     re.IGNORECASE,
 )
 _CHAINED = re.compile(r"^(?:During handling of the above|The above exception was the direct cause)")
