@@ -49,6 +49,16 @@ _KINDS = {
     "not_implemented": r"function not implemented|\bENOSYS\b|\[Errno 38\]|os error 38\b",
 }
 _KIND = re.compile("|".join(f"(?P<{name}>{words})" for name, words in _KINDS.items()), re.IGNORECASE)
+_NEEDED = (
+    *("read-only", "readonly", "errno", "os error", "cross-device", "busy", "space left", "no such file"),
+    *("resol", "name or service", "unknownhost", "lookup", "associated", "unreachable", "no route"),
+    *("refused", "connect to", "not permitted", "must be", "no new privileges", "no permissions", "denied"),
+    *("not found", "find module", "does not exist", "invalid argument", "not implemented", " open", " cd to"),
+    *("erofs", "exdev", "ebusy", "enospc", "eai_again", "enotfound", "enetunreach", "ehostunreach", "enosys"),
+    *("econnrefused", "eperm", "eacces", "enoent", "einval", "nosuchfile"),
+)
+"""One of these is in every line that a kind matches: looking for words is far cheaper than for patterns."""
+
 _UNOPENED = re.compile(
     r"(?:couldn't|could not|can't|cannot|unable to|failed to) (?:open|cd to)\b", re.IGNORECASE
 )
@@ -85,6 +95,8 @@ _URL = re.compile(r"\b(?!file:|unix:)\w+://\S+")
 _PATH_WORD = re.compile(r"[\w@%+=.,~-]*/[\w@%+=.,/-]+")
 _NEAR_BEFORE, _NEAR_AFTER = 4, 3
 _MOST_PATHS = 8
+_MOST_LINES = 200
+_LONGEST = 1000
 _MOST_COMPLAINTS = 24
 
 _OPERATIONS = {
@@ -158,9 +170,10 @@ def complaints(stdout: bytes, stderr: bytes, is_mixed: bool = False) -> list[Com
 def _of_text(text: _Text) -> list[Complaint]:
     found: list[Complaint] = []
     was_overtaken = False
-    for index in range(len(text.lines) - 1, -1, -1):
+    kinds = {index: kind for index, line in enumerate(text.lines) if (kind := _kind(line))}
+    for index in range(len(text.lines) - 1, min(kinds, default=len(text.lines)) - 1, -1):
         line = text.lines[index]
-        kind = _kind(line)
+        kind = kinds.get(index, "")
         if kind:
             found.append(_complaint(text, index, kind, was_overtaken))
             if len(found) == _MOST_COMPLAINTS:
@@ -173,6 +186,9 @@ def _of_text(text: _Text) -> list[Complaint]:
 
 
 def _kind(line: str) -> str:
+    lowered = line.lower()
+    if not any(word in lowered for word in _NEEDED):
+        return ""
     match = _KIND.search(line)
     if match is None:
         return "unopened" if _UNOPENED.search(line) else ""
@@ -229,13 +245,14 @@ def port_in(text: str) -> int | None:
 def paths_in(text: str) -> list[bytes]:
     """Return the words of a command line, or of a script in it, that have a slash."""
     words = dict.fromkeys(_PATH_WORD.findall(_URL.sub(" ", text)))
-    return [os.fsencode(word) for word in words][:_MOST_PATHS]
+    return [os.fsencode(word.rpartition("=")[2]) for word in words][:_MOST_PATHS]
 
 
 def _lines(data: bytes) -> list[str]:
     text = _RETURNS.sub("\n", _ESCAPES.sub("", data.decode("utf-8", "surrogateescape")))
     text = _FOLDED.sub(" ", text)
-    return [line for line in text.split("\n") if line.strip()]
+    lines = [line[:_LONGEST] for line in text.split("\n") if line.strip()]
+    return lines[-_MOST_LINES:]
 
 
 def _source_in(before: list[str]) -> str:
