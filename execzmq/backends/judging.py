@@ -14,12 +14,13 @@ from execzmq.process.confinement import Verdict
 from execzmq.process.lastwords import last_output
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox.cgroups import Cgroup
+from execzmq.sandbox.ending import Ending
 from execzmq.sandbox.limits import facts
 from execzmq.sandbox.model import Permissions
 from execzmq.sandbox.outside import Host
 from execzmq.sandbox.proxy import Proxy
 from execzmq.sandbox.sight import Sight
-from execzmq.sandbox.verdict import Ending, judge
+from execzmq.sandbox.verdict import judge
 
 _SECONDS = 1.0
 """Time that a look at the host may take: the end of a command waits for it."""

@@ -28,7 +28,7 @@ from execzmq.keeper.launch import Launch, Limit, SpawnError, Tty
 from execzmq.process.environ import build_env
 from execzmq.process.segments import segment_size
 from execzmq.process.spec import ProcessSpec
-from execzmq.types.params import ExecParams, Limits
+from execzmq.types.params import EnvPolicy, ExecParams, Limits
 
 _LIMIT_NAMES = {
     "memory": "as",
@@ -83,13 +83,18 @@ def check_params(params: ExecParams) -> None:
         raise InvalidRequest(message, fields={"stdin_data": "not with a terminal"})
 
 
-def explain_plain(params: ExecParams, base_env: Mapping[bytes, bytes], cwd: bytes) -> dict[str, Any]:
+def explain_plain(
+    params: ExecParams, base_env: Mapping[bytes, bytes], cwd: bytes, profile: EnvPolicy | None = None
+) -> dict[str, Any]:
     """Return what a start that is not confined would become; of its variables the names alone.
+
+    Args:
+        profile: as of `launch_of`.
 
     Raises:
         InvalidRequest: a variable cannot be one.
     """
-    env = build_env(base_env if params.env is None else params.env, params.env_policy, b"")
+    env = build_env(base_env if params.env is None else params.env, params.env_policy, b"", profile)
     return {"argv": list(params.argv), "arguments": None, "cwd": cwd, "env": sorted(env), "sandbox": None}
 
 
@@ -103,15 +108,22 @@ def digest_of(params: ExecParams) -> str:
 
 
 def launch_of(
-    params: ExecParams, spec: ProcessSpec, base_env: Mapping[bytes, bytes], folder: str
+    params: ExecParams,
+    spec: ProcessSpec,
+    base_env: Mapping[bytes, bytes],
+    folder: str,
+    profile: EnvPolicy | None = None,
 ) -> tuple[Launch, dict[str, int]]:
     """Return what the keeper is asked for, and descriptors to pass, which the caller must close.
+
+    Args:
+        profile: what is made of the variables where the client does not say what is inherited.
 
     Raises:
         InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory for its stdin.
     """
     base = base_env if params.env is None else params.env
-    env = build_env(base, params.env_policy, spec.mark)
+    env = build_env(base, params.env_policy, spec.mark, profile)
     size = params.tty_size
     files: dict[str, int] = {}
     stdin = params.stdin

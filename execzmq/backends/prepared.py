@@ -70,7 +70,8 @@ class Prepared:
         Raises:
             InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory.
         """
-        self.launched, files = launch_of(self._shaped(params, base_env), spec, base_env, folder)
+        shaped, profile = self._shaped(params, base_env), self.permissions.env_policy
+        self.launched, files = launch_of(shaped, spec, base_env, folder, profile)
         try:
             numbers = self._pass_sources(files)
             arguments = self.arguments(self.launched, numbers)
@@ -126,23 +127,18 @@ class Prepared:
 
     def explained(self, params: ExecParams, base_env: Mapping[bytes, bytes], cwd: bytes) -> dict[str, Any]:
         """Return what the command would become; of its variables the names alone."""
-        plain = explain_plain(self._shaped(params, base_env), base_env, cwd)
+        shaped = self._shaped(params, base_env)
+        plain = explain_plain(shaped, base_env, cwd, self.permissions.env_policy)
         tty = Tty(params.tty_size.rows, params.tty_size.cols) if params.tty else None
         launch = Launch("", params.argv, cwd=cwd, tty=tty)
         arguments = self.arguments(launch, self.numbers)
         return {**plain, "argv": self.command(launch), "arguments": arguments, "sandbox": self.applied}
 
     def _shaped(self, params: ExecParams, base_env: Mapping[bytes, bytes]) -> ExecParams:
-        """Return the request with the variables that the profile leaves, as far as the client says nothing.
-
-        Of the server's own variables a client gets those alone that the server's profile lets go.
-        """
+        """Return the request with variables of the server's own as far as the server's profile lets them go."""
         if params.env is not None:
             return params
-        base = build_env(base_env, self.permissions.base_env_policy, None)
-        return dataclasses.replace(
-            params, env=base, env_policy=params.env_policy or self.permissions.env_policy
-        )
+        return dataclasses.replace(params, env=build_env(base_env, self.permissions.base_env_policy, None))
 
     @property
     def numbers(self) -> range:

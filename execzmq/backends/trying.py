@@ -1,4 +1,4 @@
-"""Own the sandbox that is tried before the first real one: made as a start makes it, in a place of its own."""
+"""Own the sandbox that is tried before the first real one: made as a start makes it, in its own folder."""
 
 from __future__ import annotations
 

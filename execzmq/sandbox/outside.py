@@ -37,6 +37,8 @@ class Host:
     def may(self, path: bytes, reach: Reach) -> bool | None:
         try:
             place, wanted = _question(path, reach)
+            if reach == "own" and place != path:
+                return None
             if reach == "own":
                 return os.geteuid() in (0, os.stat(place).st_uid) and not _is_read_only(place)
             return os.access(place, wanted, effective_ids=True)

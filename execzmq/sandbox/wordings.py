@@ -37,24 +37,41 @@ _KINDS = {
         r"connection refused|\bECONNREFUSED\b|\[Errno 111\]|os error 111\b|failed to connect to \S+ port \d+"
     ),
     "not_permitted": (
-        r"operation not permitted|\bEPERM\b|\[Errno 1\]|os error 1\b|must be superuser|no new privileges"
-        r"|no permissions to create new namespace"
+        r"operation not permitted|\bEPERM\b|\[Errno 1\]|os error 1\b|must be (?:superuser|root)"
+        r"|no new privileges|no permissions to create new namespace"
     ),
     "denied": r"permission denied|\bEACCES\b|\[Errno 13\]|os error 13\b|AccessDeniedException",
     "missing": (
         r"no such file or directory|\bENOENT\b|\[Errno 2\]|os error 2\b|NoSuchFileException|: not found\b"
+        r"|cannot find module|does not exist\b"
     ),
     "invalid": r"invalid argument|\bEINVAL\b|\[Errno 22\]|os error 22\b",
     "not_implemented": r"function not implemented|\bENOSYS\b|\[Errno 38\]|os error 38\b",
 }
 _KIND = re.compile("|".join(f"(?P<{name}>{words})" for name, words in _KINDS.items()), re.IGNORECASE)
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
+_NEEDED = (
+    *("read-only", "readonly", "errno", "os error", "cross-device", "busy", "space left", "no such file"),
+    *("resol", "name or service", "unknownhost", "lookup", "associated", "unreachable", "no route"),
+    *("refused", "connect to", "not permitted", "must be", "no new privileges", "no permissions", "denied"),
+    *("not found", "find module", "does not exist", "invalid argument", "not implemented", " open", " cd to"),
+    *("erofs", "exdev", "ebusy", "enospc", "eai_again", "enotfound", "enetunreach", "ehostunreach", "enosys"),
+    *("econnrefused", "eperm", "eacces", "enoent", "einval", "nosuchfile"),
+)
+"""One of these is in every line that a kind matches: looking for words is far cheaper than for patterns."""
+
+_UNOPENED = re.compile(
+    r"(?:couldn't|could not|can't|cannot|unable to|failed to) (?:open|cd to)\b", re.IGNORECASE
+)
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_PROGRAM = re.compile(r"^\s*\S+: ")
+_RETURNS = re.compile(r"\r+\n?")
+_FOLDED = re.compile(r" ?\nWarning: (?=[a-z])")
 _QUOTED = re.compile(
-    r"'([^']+)'|\"([^\"]+)\"|`([^`']+)[`']|\u2018([^\u2019]+)\u2019|\u201c([^\u201d]+)\u201d"
+    r"(?<!\w)'([^']+)'|\"([^\"]+)\"|`([^`']+)[`']|\u2018([^\u2019]+)\u2019|\u201c([^\u201d]+)\u201d"
 )
 _REMOVES = re.compile(r"remov|unlink|renam|\bmov(?:e|ing)\b|rmdir|delet|replace| -> ", re.IGNORECASE)
 _WRITES = re.compile(
-    r"creat|touch|mkdir|make dir|writ|append|copy|copyfile|mknod|save|extract|lock|output", re.IGNORECASE
+    r"creat|touch|mkdir|make dir|writ|append|copy|mknod|save|extract|lock|output|database", re.IGNORECASE
 )
 _WARNS = re.compile(
     r"\bwarn(?:ing)?s?\b|warning:|\bnotice\b|\bnote:|\binfo\b|\bdebug\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing)\b"
@@ -63,16 +80,23 @@ _WARNS = re.compile(
 )
 _OTHER_END = re.compile(
     r"^(?:E +)?(?:\w+\.)*(?:Assertion|Syntax|Name|Type|Value|Key|Attribute|Import|ModuleNotFound|Index"
-    r"|ZeroDivision|Recursion|Unicode\w*|Reference|Range|JSONDecode)Error\b|^(?:E +)?assert |: error: "
-    r"|\bassertion failed|undefined reference|syntax error|\bpanicked at|segmentation fault"
-    r"|^FAIL(?:ED|URE)?[: ]|\bno rule to make",
+    r"|ZeroDivision|Recursion|Unicode\w*|Reference|Range|JSONDecode)Error\b|^(?:E +)?assert "
+    r"|(?<!collect2): error: |\bassertion failed|undefined reference|syntax error|\bpanicked at"
+    r"|segmentation fault|^FAIL(?:ED|URE)?(?:: | (?!\(errors=))|\bno rule to make",
     re.IGNORECASE,
 )
+_CHAINED = re.compile(r"^(?:During handling of the above|The above exception was the direct cause)")
 _QUOTES_OTHERS = re.compile(r"^(?:[<>|]|[-+](?!-)|\d+[:-])")
 _SOURCE_LINE = re.compile(r"^\s+\S")
-_PORT = re.compile(r"(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{0,3}(?:port\W{1,3})?(\d{1,5})\b")
+_PORT = re.compile(r"(?:127\.0\.0\.1|localhost|\[?::1\]?)\W{0,3}(?:port\W{1,3})?(\d{1,5})\b(?!\.\d)")
+_CONNECT = re.compile(r"connect to (\S+) port \d+", re.IGNORECASE)
+_LOOPBACK = re.compile(r"127\.|localhost|\[?::1\]?")
+_URL = re.compile(r"\b(?!file:|unix:)\w+://\S+")
+_PATH_WORD = re.compile(r"[\w@%+=.,~-]*/[\w@%+=.,/-]+")
 _NEAR_BEFORE, _NEAR_AFTER = 4, 3
 _MOST_PATHS = 8
+_MOST_LINES = 200
+_LONGEST = 1000
 _MOST_COMPLAINTS = 24
 
 _OPERATIONS = {
@@ -81,7 +105,7 @@ _OPERATIONS = {
     "io_uring": r"io_uring",
     "mount": r"\b(?:u?mount|umount2|pivot_root|swapon|swapoff|losetup|fsopen|move_mount)\b",
     "owner": r"chown|chgrp|ownership|change owner|preserve owner",
-    "mode": r"chmod|changing permissions|change mode|set permissions",
+    "mode": r"chmod|chang(?:e|ing) permissions|change mode|set permissions",
     "node": r"mknod|\bspecial file\b|device node",
     "chroot": r"chroot|root directory",
     "hostname": r"sethostname|\bhost ?name: you must|set hostname|hostname:",
@@ -131,74 +155,109 @@ class Complaint:
 class _Text(NamedTuple):
     stream: Stream
     lines: list[str]
-    is_only: bool
+    is_mixed: bool
 
 
-def complaints(stdout: bytes, stderr: bytes) -> list[Complaint]:
-    """Return what the ends of both streams complain of, the latest first, stderr before stdout."""
-    errors, output = _lines(stderr), _lines(stdout)
-    texts = [_Text("stderr", errors, True), _Text("stdout", output, not errors)]
+def complaints(stdout: bytes, stderr: bytes, is_mixed: bool = False) -> list[Complaint]:
+    """Return what the ends of both streams complain of, the latest first, stderr before stdout.
+
+    With `is_mixed`, stderr was joined to stdout, or both were a terminal: stdout is then as good as stderr.
+    """
+    texts = [_Text("stderr", _lines(stderr), False), _Text("stdout", _lines(stdout), is_mixed)]
     return [complaint for text in texts for complaint in _of_text(text)]
 
 
 def _of_text(text: _Text) -> list[Complaint]:
     found: list[Complaint] = []
     was_overtaken = False
-    for index in range(len(text.lines) - 1, -1, -1):
+    kinds = {index: kind for index, line in enumerate(text.lines) if (kind := _kind(line))}
+    for index in range(len(text.lines) - 1, min(kinds, default=len(text.lines)) - 1, -1):
         line = text.lines[index]
-        match = _KIND.search(line)
-        if match is not None:
-            found.append(_complaint(text, index, str(match.lastgroup), was_overtaken))
+        kind = kinds.get(index, "")
+        if kind:
+            found.append(_complaint(text, index, kind, was_overtaken))
             if len(found) == _MOST_COMPLAINTS:
                 break
         elif _OTHER_END.search(line):
             was_overtaken = True
+        elif _CHAINED.search(line):
+            was_overtaken = False
     return found
+
+
+def _kind(line: str) -> str:
+    lowered = line.lower()
+    if not any(word in lowered for word in _NEEDED):
+        return ""
+    match = _KIND.search(line)
+    if match is None:
+        return "unopened" if _UNOPENED.search(line) else ""
+    return str(match.lastgroup)
 
 
 def _complaint(text: _Text, index: int, kind: str, was_overtaken: bool) -> Complaint:
     line = text.lines[index]
     before = text.lines[max(0, index - _NEAR_BEFORE) : index]
     after = text.lines[index + 1 : index + 1 + _NEAR_AFTER]
-    named = _OPERATION.search(line) or _OPERATION.search(_source_of(before))
     return Complaint(
         kind=kind,
         line=line.strip(),
         stream=text.stream,
         paths=tuple(_paths(line))[:_MOST_PATHS],
         near=tuple(path for other in [*reversed(before), *after] for path in _certain(other))[:_MOST_PATHS],
-        operation=str(named.lastgroup) if named else "",
+        operation=operation_in(line) or operation_in(_source_in(before)),
         reach="remove" if _REMOVES.search(line) else "write" if _WRITES.search(line) else "read",
-        port=_port(line),
+        port=port_in(line),
         doubts=tuple(_doubts(text, line, after, was_overtaken)),
     )
 
 
 def _doubts(text: _Text, line: str, after: list[str], was_overtaken: bool) -> Iterator[str]:
     gave_up = any(other.startswith("curl: (23)") for other in after)
-    if _WARNS.search(line) and not gave_up:
+    if (_WARNS.search(line) and not gave_up) or (after and after[0].endswith("(ignored)")):
         yield "warning"
     if was_overtaken:
         yield "overtaken"
-    if text.stream == "stdout":
+    if text.stream == "stdout" and not text.is_mixed:
         yield "stdout"
-        if _QUOTES_OTHERS.match(line):
-            yield "quoted"
+    if text.stream == "stdout" and _QUOTES_OTHERS.match(line):
+        yield "quoted"
+
+
+def operation_in(text: str) -> str:
+    """Return which operation a text speaks of, empty if it speaks of none."""
+    match = _OPERATION.search(text)
+    return str(match.lastgroup) if match else ""
+
+
+def has_other_host(text: str) -> bool:
+    """Tell whether a text names whom it could not connect to, and it is not this host's loopback."""
+    match = _CONNECT.search(text)
+    return match is not None and not _LOOPBACK.match(match[1])
+
+
+def port_in(text: str) -> int | None:
+    """Return the port of this host's loopback that a text names."""
+    match = _PORT.search(text)
+    return int(match[1]) if match and int(match[1]) < 65536 else None
+
+
+def paths_in(text: str) -> list[bytes]:
+    """Return the words of a command line, or of a script in it, that have a slash."""
+    words = dict.fromkeys(_PATH_WORD.findall(_URL.sub(" ", text)))
+    return [os.fsencode(word.rpartition("=")[2]) for word in words][:_MOST_PATHS]
 
 
 def _lines(data: bytes) -> list[str]:
-    text = _ESCAPES.sub("", data.decode("utf-8", "surrogateescape"))
-    return [line for line in text.split("\n") if line.strip()]
+    text = _RETURNS.sub("\n", _ESCAPES.sub("", data.decode("utf-8", "surrogateescape")))
+    text = _FOLDED.sub(" ", text)
+    lines = [line[:_LONGEST] for line in text.split("\n") if line.strip()]
+    return lines[-_MOST_LINES:]
 
 
-def _source_of(before: list[str]) -> str:
-    """Return the line of source above an error in a traceback, empty if the line above is none."""
-    return before[-1] if before and _SOURCE_LINE.match(before[-1]) else ""
-
-
-def _port(line: str) -> int | None:
-    match = _PORT.search(line)
-    return int(match[1]) if match and int(match[1]) < 65536 else None
+def _source_in(before: list[str]) -> str:
+    """Return the lines of a traceback above an error, empty if what is above is none."""
+    return "\n".join(line for line in before if _SOURCE_LINE.match(line))
 
 
 def _paths(line: str) -> Iterator[bytes]:
@@ -208,13 +267,23 @@ def _paths(line: str) -> Iterator[bytes]:
 
 def _certain(line: str) -> Iterator[bytes]:
     for match in _QUOTED.finditer(line):
-        yield os.fsencode(next(group for group in match.groups() if group))
-    for word in _QUOTED.sub(" ", line).split():
+        name = next(group for group in match.groups() if group)
+        if "://" not in name:
+            yield os.fsencode(name)
+    for word in _QUOTED.sub(" ", _without_program(line)).split():
         word = word.strip("()[]{}<>,;").rstrip(":.,;)")
         if "/" in word and "://" not in word:
             yield os.fsencode(word.rpartition("=")[2] if "=/" in word else word)
         elif "unix://" in word:
             yield os.fsencode(word.partition("unix://")[2].rstrip(".?"))
+
+
+def _without_program(line: str) -> str:
+    """Return a line without the name of who speaks: `/bin/sh: 1: cannot create x: …`."""
+    match = _PROGRAM.match(line)
+    error = _KIND.search(line)
+    is_all = match is not None and error is not None and not line[match.end() : error.start()].strip(" :")
+    return line[match.end() :] if match and not is_all else line
 
 
 def _fields(line: str) -> Iterator[bytes]:

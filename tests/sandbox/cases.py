@@ -1,10 +1,9 @@
 """The corpus of failing commands: what is run, what is true of it, and in which part it counts."""
 
-import hashlib
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 User = Literal["root", "user"]
 Part = Literal["development", "held-out"]
@@ -21,7 +20,8 @@ class Case:
 
     run: str
     why: str
-    is_denied: bool
+    denied: bool
+    part: Part
     who: str = ""
     only: str = ""
     profile: Literal["write", "read", "minimal"] = "write"
@@ -33,24 +33,22 @@ class Case:
     files: dict[str, str] = field(default_factory=dict)
     outfiles: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def part(self) -> Part:
-        """Return the part: by the text of the command, so that nobody chooses."""
-        return "held-out" if hashlib.sha256(self.run.encode()).digest()[0] & 1 else "development"
-
     def is_for(self, user: User) -> bool:
         """Tell whether the command is run for a user."""
         return self.only in ("", user)
 
     def is_denied_to(self, user: User) -> bool:
         """Tell whether the sandbox, and it alone, refuses this user something."""
-        return self.is_denied and self.who in ("", user)
+        return self.denied and self.who in ("", user)
 
 
 def load() -> list[Case]:
     """Return all commands of the corpus."""
-    return [
-        Case(**entry, is_denied=name == "denied")
-        for name in ("denied", "own")
-        for entry in tomllib.loads((FOLDER / f"{name}.toml").read_text())["case"]
-    ]
+    denied = [Case(**entry, denied=True, part="development") for entry in _entries("denied")]
+    own = [Case(**entry, denied=False, part="development") for entry in _entries("own")]
+    second = [Case(**entry, part="development") for entry in _entries("second")]
+    return denied + own + second + [Case(**entry, part="held-out") for entry in _entries("held-out")]
+
+
+def _entries(name: str) -> list[dict[str, Any]]:
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text())["case"]  # type: ignore[no-any-return]  # TOML's
