@@ -77,5 +77,6 @@ def _ending_of(process: ManagedProcess, around: Circumstances, code: int) -> End
         refused_hosts=tuple(around.refused_hosts),
         oom_kills=limits.oom_kills,
         forks_refused=limits.refused_forks,
+        is_mixed=process.streams.is_single,
         was_asked=process.ending.cause is not None or -code in process.ending.signals,
     )

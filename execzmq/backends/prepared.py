@@ -135,7 +135,7 @@ class Prepared:
         return {**plain, "argv": self.command(launch), "arguments": arguments, "sandbox": self.applied}
 
     def _shaped(self, params: ExecParams, base_env: Mapping[bytes, bytes]) -> ExecParams:
-        """Return the request with variables of the server's own as far as the server's profile lets them go."""
+        """Return the request with the server's own variables, as far as its profile lets them go."""
         if params.env is not None:
             return params
         return dataclasses.replace(params, env=build_env(base_env, self.permissions.base_env_policy, None))

@@ -57,6 +57,11 @@ class StreamSet:
         return {name: fd for pump in self._pumps.values() for name, fd in pump.descriptors().items()}
 
     @property
+    def is_single(self) -> bool:
+        """Tell whether stdout and stderr come as one."""
+        return len(self._pumps) == 1
+
+    @property
     def is_open(self) -> bool:
         """Tell whether a stream has not ended."""
         return any(pump.is_open for pump in self._pumps.values())
