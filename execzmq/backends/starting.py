@@ -71,13 +71,16 @@ class Starter:
             if self.is_ending:
                 raise ServerLost("the server is ending and starts nothing any more")
             check_params(params)
-            process_id, digest = params.process_id or self._backend.table.new_id(), digest_of(params)
+            process_id, digest = self._id_of(params), digest_of(params)
             existing = self._repeated(params, process_id, digest)
             if existing is not None:
                 return existing, self._starting.get(process_id), True
             process, starting = self._begin(params, process_id, session, digest, prepared, undoing)
             undoing.pop_all()
         return process, starting, False
+
+    def _id_of(self, params: ExecParams) -> str:
+        return self._backend.table.new_id() if params.process_id is None else params.process_id
 
     def _repeated(self, params: ExecParams, process_id: str, digest: str) -> ManagedProcess | None:
         """Return the process that the same start has begun before; check that else a new one may begin."""
@@ -97,7 +100,7 @@ class Starter:
             Conflict, InvalidRequest, LimitExceeded, PermissionRefused, SandboxUnavailable: as a start.
         """
         check_params(params)
-        self._repeated(params, params.process_id or self._backend.table.new_id(), digest_of(params))
+        self._repeated(params, self._id_of(params), digest_of(params))
         base_env, cwd = self._backend.base_env, self._backend.cwd_of(params)
         preparing = self.prepare(params)
         if preparing is None:
