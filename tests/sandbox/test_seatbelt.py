@@ -32,7 +32,7 @@ def view(*mounts: tuple[bytes, Access], missing: tuple[bytes, ...] = ()) -> View
 
 
 WORK = view(
-    *((b"/Users/me", "deny"), (b"/Users/me/data", "read"), (b"/src", "write"), (b"/src/.git", "read")),
+    *((b"/Homes/me", "deny"), (b"/Homes/me/data", "read"), (b"/src", "write"), (b"/src/.git", "read")),
     *((b"/src/deep/in/.codex", "read"), (b"/src/inner", "read"), (b"/src/inner/out", "write")),
     *((b"/src/inner/out/.git", "read"), (b"/src/run", "deny")),
     missing=(b"/src/deep/in/.codex",),
@@ -147,7 +147,7 @@ WRITING = ("file-write-create", "file-write-data", "file-write-unlink")
         *((b"/src/deep/in/.codex", True, False), (b"/src/deep/in/.codex/x", True, False)),
         *((b"/src/inner/file", True, False), (b"/src/inner/out/.git/config", True, False)),
         *((b"/src/run", False, False), (b"/src/run/connection.json", False, False)),
-        *((b"/Users/me/.ssh/id", False, False), (b"/Users/me/data/file", True, False)),
+        *((b"/Homes/me/.ssh/id", False, False), (b"/Homes/me/data/file", True, False)),
         *((b"/usr/bin/true", True, False), (b"/src.other/file", None, False)),
     ],
 )
