@@ -14,6 +14,7 @@ from typing import Any
 from execzmq.backends.launching import explain_plain, launch_of, memory_file
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.errors import InvalidRequest
+from execzmq.keeper import landlock
 from execzmq.keeper.launch import Launch, Tty
 from execzmq.process.environ import MARK_NAME, build_env
 from execzmq.process.spec import ProcessSpec
@@ -168,6 +169,7 @@ class Prepared:
             passed=passed,
             gate="gate",
             joins=() if self.cgroup is None else self.cgroup.joins,
+            scoped=self.permissions.network.mode == "host" and landlock.can_scope(),
         )
 
 

@@ -16,7 +16,7 @@ import termios
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn, TypeVar
 
-from execzmq.keeper import signals
+from execzmq.keeper import landlock, signals
 
 T = TypeVar("T")
 
@@ -30,6 +30,7 @@ class Plan(NamedTuple):
         terminal: the command's stdin is to be its controlling terminal.
         limits: number of a resource to its (soft, hard) pair.
         joins: files of control groups to write itself to.
+        scoped: it is to be kept from abstract sockets and processes outside.
         report: gets the step and errno of a failure.
     """
 
@@ -42,6 +43,7 @@ class Plan(NamedTuple):
     terminal: bool
     limits: list[tuple[int, tuple[int, int]]]
     joins: Sequence[bytes]
+    scoped: bool
     report: int
 
 
@@ -62,6 +64,7 @@ def become(plan: Plan) -> NoReturn:
         _in_step("session", _enter_session, plan)
         _in_step("cwd", _enter_folder, plan)
         _join_groups(plan)
+        _in_step("scope", _scope, plan)
         _in_step("limits", _set_limits, plan)
         _in_step("exec", _execute, plan)
     except _StepFailed as exc:
@@ -125,6 +128,11 @@ def _join_groups(plan: Plan) -> None:
                 os.write(fd, b"0")
             finally:
                 os.close(fd)
+
+
+def _scope(plan: Plan) -> None:
+    if plan.scoped:
+        landlock.scope()
 
 
 def close_others(kept: set[int]) -> None:
