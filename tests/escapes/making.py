@@ -25,7 +25,16 @@ from tests.escapes.site import Site, site
 from tests.servers import ServerProcess
 
 SECONDS = 90.0
-PYTHON = os.path.realpath(sys.executable)
+# A sandboxed command gets no such variable from the server, and an interpreter that was moved needs it.
+_LIBRARIES = [f"LD_LIBRARY_PATH={path}"] if (path := os.environ.get("LD_LIBRARY_PATH")) else []
+PYTHON = (
+    *(("/usr/bin/env", *_LIBRARIES) if _LIBRARIES else ()),
+    os.path.realpath(sys.executable),
+    "-I",
+    "-S",
+    "-u",
+)
+"""How Python is run in a sandbox, with its standard library alone."""
 _DRIVER = Path(__file__).with_name("driver.py")
 _PROFILES = {"host": "open", "minimal": "minimal", PLAIN: "full-access"}
 
@@ -86,7 +95,7 @@ def _made(
         with serving_at(found) as server:
             _write_down(found, attempts, server)
             wish = intent(found, mode, network)
-            words = (PYTHON, "-I", "-S", "-u", str(found.ws / "driver.py"), str(found.ws / "attempts.json"))
+            words = (*PYTHON, str(found.ws / "driver.py"), str(found.ws / "attempts.json"))
             wanted = params(found, wish, *words, tty=tty, **change)
             key = server.info.key
             output, result, applied = asyncio.run(_run(server, wanted))
