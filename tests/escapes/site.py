@@ -151,16 +151,16 @@ class Site:
             "SSH_AUTH_SOCK": str(self.out / "sock"),
         }
 
-    def facts(self, connection: Path, sockets: list[str]) -> dict[str, object]:
+    def facts(self, home: "Site", connection: Path, sockets: list[str]) -> dict[str, object]:
         """Return what attempts know of the host, as an attacker who has seen it all would."""
         column = 1 if os.uname().machine == "aarch64" else 0
         calls = {name: numbers[column] for name, numbers in NUMBERS.items() if numbers[column] is not None}
         variables = {
             "WS": str(self.ws),
             "OUT": str(self.out),
-            "RUN": str(self.top / "s"),
+            "RUN": str(home.top / "s"),
             "CONNECTION": str(connection),
-            "SSH": str(self.home / ".ssh/id"),
+            "SSH": str(home.home / ".ssh/id"),
             "SHM": str(self.shm),
             "HOSTPID": str(self.victim.pid),
             "ABSTRACT": self.abstract,
