@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from execzmq import connection
 from execzmq.types.params import ExecParams, NetworkMode, SandboxIntent
 from execzmq.types.results import ExitResult
 from tests.commands import all_events, end_of, output_of
@@ -69,17 +68,21 @@ class Home(NamedTuple):
 def at_home(*options: str) -> Iterator[Home]:
     """Have a server meanwhile, which was started with descriptors that it did not ask for."""
     with site() as found:
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in found.environ.items():
-                patch.setenv(name, value)
-            server = ServerProcess("t", options, inherited=(found.fd, found.folder_fd))
-            sockets = connection.socket_folder(server.name)
+        server = server_at(found, *options)
         try:
-            paths = sorted(str(path) for path in sockets.iterdir() if path.is_socket())
+            paths = sorted(str(path) for path in (found.top / "r").rglob("*") if path.is_socket())
             assert paths
             yield Home(found, server, paths)
         finally:
             server.close()
+
+
+def server_at(found: Site, *options: str) -> ServerProcess:
+    """Start a server of who is at home at a site."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in found.environ.items():
+            patch.setenv(name, value)
+        return ServerProcess("t", options, inherited=(found.fd, found.folder_fd))
 
 
 def params(target: Site, wish: SandboxIntent | None, *argv: str, **more: Any) -> ExecParams:

@@ -4,6 +4,7 @@ Owns the folders, sockets and processes that attempts are aimed at, until it is 
 """
 
 import contextlib
+import itertools
 import json
 import os
 import pwd
@@ -19,19 +20,25 @@ from pathlib import Path
 
 from execzmq.sandbox.layers import OWN_FOLDERS, is_within
 from tests.sandbox.numbers import NUMBERS
-from tests.support import REPOSITORY
+from tests.support import REPOSITORY, wait_until
 
 PROFILES = """
 [minimal]
 extends = "workspace-write"
 readable = ["minimal", {python}]
 network = "host"
+tmp = "16M"
 
 [open]
 extends = "workspace-write"
 network = "host"
+tmp = "16M"
+
+[bounded]
+extends = "workspace-write"
+workspaces = [{workspace}]
 """
-"""Profiles of the tests' own: both bases, and as much network as a client may ask for."""
+"""Profiles of the tests' own: both bases with as much network as a client may ask for; one with one root."""
 
 _LIBRARY = Path("/var/lib")
 
@@ -93,11 +100,11 @@ class Site:
         os.link(self.out / "linked", self.ws / "linked")
         python = json.dumps(os.path.realpath(sys.base_prefix))
         profiles = self.top / "c/execzmq/profiles.toml"
-        profiles.write_text(PROFILES.format(python=python))
+        profiles.write_text(PROFILES.format(python=python, workspace=json.dumps(str(self.ws))))
         profiles.chmod(0o600)
-        self.shm = Path(tempfile.mkstemp(prefix="execzmq-escapes-", dir="/dev/shm")[1])
-        self._undoing.callback(self.shm.unlink)
+        self.shm = Path("/dev/shm", f"execzmq-{secrets.token_hex(8)}")
         self.shm.write_text(self.secrets["shm"])
+        self._undoing.callback(self.shm.unlink)
 
     def _listen(self) -> None:
         self._sockets = {
@@ -169,17 +176,24 @@ class Site:
         return {"variables": variables, "calls": calls, "sockets": sockets, **ports}
 
     def files(self) -> set[str]:
-        """Return every path below the workspace."""
-        return {str(path.relative_to(self.ws)) for path in self.ws.rglob("*")}
+        """Return every path below the workspace; a server may remove what it has left there meanwhile."""
+        found = ((folder, name) for folder, *names in os.walk(self.ws) for name in itertools.chain(*names))
+        return {os.path.relpath(os.path.join(folder, name), self.ws) for folder, name in found}
 
     def privileged(self) -> list[str]:
         """Return the set-uid and set-gid files of the workspace, and its devices."""
-        found = [(str(path), path.lstat().st_mode) for path in self.ws.rglob("*")]
-        return [p for p, mode in found if mode & 0o6000 or stat.S_ISBLK(mode) or stat.S_ISCHR(mode)]
+        return [path for path in self.files() if _is_privileged(self.ws / path)]
 
     def close(self) -> None:
         """End and remove all of it."""
         self._undoing.close()
+
+
+def _is_privileged(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        return bool(mode & 0o6000) or stat.S_ISBLK(mode) or stat.S_ISCHR(mode)
+    return False
 
 
 @contextlib.contextmanager
@@ -190,4 +204,10 @@ def site() -> Iterator[Site]:
         with contextlib.closing(Site(top)) as found:
             yield found
     finally:
-        shutil.rmtree(top)
+        wait_until(lambda: _is_removed(top))
+
+
+def _is_removed(top: Path) -> bool:
+    """Remove a folder; a server may remove what it has left in a workspace at the same time."""
+    shutil.rmtree(top, ignore_errors=True)
+    return not top.exists()

@@ -11,7 +11,7 @@ import pytest
 from tests.escapes.attempts import HOST, MINIMAL, PLAIN, Attempt, Run
 from tests.escapes.attempts_files import FILES
 from tests.escapes.attempts_kernel import ALONE, ANYWHERE, KERNEL, TOGETHER
-from tests.escapes.making import Home, at_home, made
+from tests.escapes.making import Home, made
 
 pytestmark = pytest.mark.slow
 
@@ -25,13 +25,6 @@ def _id(value: object) -> str:
         return f"{value.number} {value.title}"
     assert isinstance(value, tuple)
     return f"{value[0]}-{'pty' if value[1] else 'pipe'}"
-
-
-@pytest.fixture(scope="module")
-def home() -> Iterator[Home]:
-    """A server of this user's."""
-    with at_home() as found:
-        yield found
 
 
 @pytest.fixture(scope="module", params=MODES, ids=_id)
