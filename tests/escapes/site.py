@@ -41,11 +41,13 @@ workspaces = [{workspace}]
 """Profiles of the tests' own: both bases with as much network as a client may ask for; one with one root."""
 
 _LIBRARY = Path("/var/lib")
+_HOME = Path.home()
+"""Of the user, before a test has a home of its own."""
 
 
 def base_folder() -> Path:
     """Return a folder for tests of which a sandbox does not have one of its own, as it has of `/tmp`."""
-    for folder in (_LIBRARY, Path.home(), _home(), REPOSITORY):
+    for folder in (_LIBRARY, _HOME, _home(), REPOSITORY):
         is_own = is_within(os.fsencode(folder.resolve()), OWN_FOLDERS)
         if not is_own and os.access(folder, os.W_OK | os.X_OK):
             return folder
