@@ -2,9 +2,6 @@
 
 from tests.escapes.attempts import BOTH, HOST, IS_ROOT, Attempt
 
-
-
-
 FILES = (
     Attempt("1", "write outside the roots", "echo x > $OUT/w1", lambda r: (r.site.out / "w1").exists()),
     Attempt(
@@ -137,7 +134,7 @@ for pid in ("self", "1", str(os.getppid())):
     Attempt(
         "18",
         "write kernel.core_pattern, its own value",
-        "v=$(cat /proc/sys/kernel/core_pattern); echo \"$v\" > /proc/sys/kernel/core_pattern && echo through",
+        'v=$(cat /proc/sys/kernel/core_pattern); echo "$v" > /proc/sys/kernel/core_pattern && echo through',
         lambda r: r.says("18"),
         plain=IS_ROOT,
     ),
@@ -145,7 +142,7 @@ for pid in ("self", "1", str(os.getppid())):
         "19",
         "write other settings of the kernel, their own values",
         "for f in vm/overcommit_memory kernel/hostname kernel/modprobe net/ipv4/ip_forward fs/file-max; do "
-        "v=$(cat /proc/sys/$f); echo \"$v\" > /proc/sys/$f && echo through $f; done",
+        'v=$(cat /proc/sys/$f); echo "$v" > /proc/sys/$f && echo through $f; done',
         lambda r: r.says("19"),
         plain=IS_ROOT,
     ),

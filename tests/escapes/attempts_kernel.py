@@ -42,9 +42,11 @@ KERNEL = (
         "refused('clone3', 0, 0)\n"
         "for name in ('user', 'mnt', 'net', 'pid', 'cgroup'):\n"
         "    tell('open ' + name, lambda: refused('setns', os.open('/proc/1/ns/' + name, 0), 0))\n",
-        lambda r: "through unshare" in r.answers["15b"].text
-        or "through clone" in r.answers["15b"].text
-        or "through setns" in r.answers["15b"].text,
+        lambda r: (
+            "through unshare" in r.answers["15b"].text
+            or "through clone" in r.answers["15b"].text
+            or "through setns" in r.answers["15b"].text
+        ),
         plain=False,
     ),
     Attempt(

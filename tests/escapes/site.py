@@ -55,7 +55,17 @@ class Site:
         self.secrets["memory"] = f"memory-{secrets.token_hex(8)}"
         self.abstract = f"execzmq-{secrets.token_hex(8)}"
         self._undoing = contextlib.ExitStack()
-        for folder in ("out", "h/.ssh", "s", "r", "c/execzmq", "j", "ws/.git/hooks", "ws/sub/.git", "ws/a/.git"):
+        for folder in (
+            "out",
+            "h/.ssh",
+            "s",
+            "r",
+            "c/execzmq",
+            "j",
+            "ws/.git/hooks",
+            "ws/sub/.git",
+            "ws/a/.git",
+        ):
             (top / folder).mkdir(mode=0o700, parents=True)
         self._fill()
         self._listen()
@@ -138,9 +148,14 @@ class Site:
         column = 1 if os.uname().machine == "aarch64" else 0
         calls = {name: numbers[column] for name, numbers in NUMBERS.items() if numbers[column] is not None}
         variables = {
-            **{"WS": str(self.ws), "OUT": str(self.out), "RUN": str(self.top / "s")},
-            **{"CONNECTION": str(connection), "HOSTPID": str(self.victim.pid), "SSH": str(self.home / ".ssh/id")},
-            **{"SHM": str(self.shm), "ABSTRACT": self.abstract},
+            "WS": str(self.ws),
+            "OUT": str(self.out),
+            "RUN": str(self.top / "s"),
+            "CONNECTION": str(connection),
+            "HOSTPID": str(self.victim.pid),
+            "SSH": str(self.home / ".ssh/id"),
+            "SHM": str(self.shm),
+            "ABSTRACT": self.abstract,
         }
         ports = {name: self._sockets[name].getsockname()[1] for name in ("tcp", "udp")}
         return {"variables": variables, "calls": calls, "sockets": sockets, **ports}
