@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from execzmq.backends.confined import COMMAND, FIRST, Confined
+from execzmq.backends.entering import inner_of
 from execzmq.backends.judging import Circumstances, verdict_of
 from execzmq.backends.proxies import Proxies
 from execzmq.backends.sweeping import Sweeper, has_journal
@@ -88,6 +89,8 @@ class Cells:
         enforced = frozenset(applied["limits_enforced"])
         around = Circumstances(permissions_from(applied), sight_from(applied), enforced)
         first, command, listener = (spawned.fds.pop(name, -1) for name in (FIRST, COMMAND, PROXY))
+        if command < 0 <= first:  # the earlier life was killed before it could hand it over
+            command = inner_of(first)
         if listener >= 0:
             self.proxies.serve(process, listener, around)
         process.confine(self.take_in(process, spawned.pid, first, command, around))

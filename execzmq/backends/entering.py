@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection
 from contextlib import suppress
 
+from execzmq.backends.confined import pid_of
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.keeper.tree import parent_of
 
@@ -20,6 +21,8 @@ _LOOK_AGAIN = 0.001
 _SLOWEST = 0.02
 _MOST_WORDS = 64 * 1024
 _CMDLINE = 4096
+_COMMAND = 2
+"""Process id of the command in its sandbox, in which bubblewrap itself is 1."""
 
 
 class NotExecuted(Exception):
@@ -95,11 +98,24 @@ async def _executed(status: WrapperStatus, first_pid: int, before: Collection[by
 
 
 def child_of(pid: int) -> int | None:
-    """Return the oldest child of a process, `None` where it has none."""
+    """Return the first process that the first one of a sandbox has made, `None` where it is not there.
+
+    Jobs that have lost their parent are its children too: the command alone is number 2 inside.
+    """
     with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
-        words = file.read(64).split()
-        return int(words[0]) if words else None
+        for word in file.read().split():
+            if _number_inside(int(word)) == _COMMAND:
+                return int(word)
     return None
+
+
+def _number_inside(pid: int) -> int:
+    """Return the process id that a process has in its own namespace, 0 where it has ended."""
+    with suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"NSpid:"):
+                return int(line.split()[-1])
+    return 0
 
 
 def is_executed(pid: int, before: Collection[bytes]) -> bool:
@@ -110,6 +126,13 @@ def is_executed(pid: int, before: Collection[bytes]) -> bool:
     except OSError:
         return False
     return bool(line) and not any(line == other[:_CMDLINE] for other in before)
+
+
+def inner_of(first: int) -> int:
+    """Return the pidfd of the command in a sandbox by that of its first process, -1 where it has ended."""
+    parent = pid_of(first)
+    pid = child_of(parent) if parent else None
+    return -1 if pid is None else _pidfd_of(pid, parent)
 
 
 def _pidfd_of(pid: int, parent: int) -> int:
