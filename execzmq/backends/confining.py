@@ -162,7 +162,8 @@ class Confiner:
             undoing.pop_all()
         status.close()
         if command >= 0:
-            keeper.hold(key, COMMAND, command)
+            with contextlib.suppress(OSError):  # the next server finds it by its number inside
+                keeper.hold(key, COMMAND, command)
         return self.cells.take_in(process, spawned.pid, first, command, around)
 
     async def _set_up(self, process: ManagedProcess, prepared: Prepared, first: int) -> Circumstances:
