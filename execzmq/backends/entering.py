@@ -12,6 +12,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from execzmq.backends.wrapper_status import WrapperStatus
+from execzmq.keeper.pidfds import is_over
 from execzmq.keeper.tree import parent_of
 
 SECONDS = 15.0
@@ -92,6 +93,21 @@ async def _executed(status: WrapperStatus, first_pid: int, before: Collection[by
             async with asyncio.timeout(pause):
                 await status.news()
         pause = min(2 * pause, _SLOWEST)
+
+
+def command_in(first_pid: int, wrapper: int) -> int:
+    """Return the pidfd of the command in a sandbox, -1 where it has ended.
+
+    Args:
+        wrapper: pidfd of the wrapper, which ends with the command: the sandbox's first process may have got
+            another child since.
+    """
+    pid = child_of(first_pid)
+    pidfd = -1 if pid is None else _pidfd_of(pid, first_pid)
+    if pidfd >= 0 and is_over(wrapper):
+        os.close(pidfd)
+        return -1
+    return pidfd
 
 
 def child_of(pid: int) -> int | None:
