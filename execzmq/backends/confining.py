@@ -11,6 +11,7 @@ import dataclasses
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.connection import hidden_folders
 from execzmq.errors import SandboxUnavailable, SpawnFailed
 from execzmq.keeper import landlock
-from execzmq.keeper.client import SpawnedProcess
+from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.messages import PROXY
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox import host, limits, slirp
@@ -53,10 +54,14 @@ _LOOK_SECONDS = 15.0
 
 
 class Confiner:
-    """Confines the commands of one backend."""
+    """Confines the commands of one backend.
 
-    def __init__(self, backend: LocalBackend) -> None:
-        self.cells = Cells(backend.folder, backend.run_task, lambda: backend.keeper)
+    Args:
+        keeper: returns the keeper's client, also while the backend is being closed.
+    """
+
+    def __init__(self, backend: LocalBackend, keeper: Callable[[], KeeperClient]) -> None:
+        self.cells = Cells(backend.folder, backend.run_task, keeper)
         hidden = (backend.folder, *hidden_folders(), profiles_path().parent)
         self._hidden = [os.fsencode(path) for path in hidden]
         self._backend = backend

@@ -78,7 +78,7 @@ class LocalBackend:
         self.recording = Recording(folder, self.table, self._keeping, self._housekeeping.make_room)
         self.journal, self.memory = self.recording.journal, self.recording.memory
         self._starter = Starter(self)
-        self.confiner = Confiner(self)
+        self.confiner = Confiner(self, lambda: self._keeping.client)
         self._closed = False
 
     @classmethod
