@@ -11,7 +11,6 @@ import os
 from collections.abc import Collection
 from contextlib import suppress
 
-from execzmq.backends.confined import pid_of
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.keeper.tree import parent_of
 
@@ -97,6 +96,12 @@ async def _executed(status: WrapperStatus, first_pid: int, before: Collection[by
         pause = min(2 * pause, _SLOWEST)
 
 
+def command_in(first_pid: int) -> int:
+    """Return the pidfd of the command in a sandbox, -1 where it has ended."""
+    pid = child_of(first_pid)
+    return -1 if pid is None else _pidfd_of(pid, first_pid)
+
+
 def child_of(pid: int) -> int | None:
     """Return the first process that the first one of a sandbox has made, `None` where it is not there.
 
@@ -126,13 +131,6 @@ def is_executed(pid: int, before: Collection[bytes]) -> bool:
     except OSError:
         return False
     return bool(line) and not any(line == other[:_CMDLINE] for other in before)
-
-
-def inner_of(first: int) -> int:
-    """Return the pidfd of the command in a sandbox by that of its first process, -1 where it has ended."""
-    parent = pid_of(first)
-    pid = child_of(parent) if parent else None
-    return -1 if pid is None else _pidfd_of(pid, parent)
 
 
 def _pidfd_of(pid: int, parent: int) -> int:

@@ -16,7 +16,7 @@ import termios
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn, TypeVar
 
-from execzmq.keeper import signals
+from execzmq.keeper import landlock, signals
 
 T = TypeVar("T")
 
@@ -30,6 +30,7 @@ class Plan(NamedTuple):
         terminal: the command's stdin is to be its controlling terminal.
         limits: number of a resource to its (soft, hard) pair.
         joins: files of control groups to write itself to.
+        scoped: nothing is to be reached through abstract sockets or signals that it has not made itself.
         report: gets the step and errno of a failure.
     """
 
@@ -42,6 +43,7 @@ class Plan(NamedTuple):
     terminal: bool
     limits: list[tuple[int, tuple[int, int]]]
     joins: Sequence[bytes]
+    scoped: bool
     report: int
 
 
@@ -63,6 +65,7 @@ def become(plan: Plan) -> NoReturn:
         _in_step("cwd", _enter_folder, plan)
         _join_groups(plan)
         _in_step("limits", _set_limits, plan)
+        _in_step("scope", _enter_scope, plan)
         _in_step("exec", _execute, plan)
     except _StepFailed as exc:
         os.write(plan.report, f"{exc.step}:{exc.number}".encode())
@@ -145,6 +148,11 @@ def _set_limits(plan: Plan) -> None:
             resource.setrlimit(name, pair)
         except ValueError as exc:  # what resource makes of EPERM and EINVAL
             raise PermissionError(errno.EPERM, str(exc)) from exc
+
+
+def _enter_scope(plan: Plan) -> None:
+    if plan.scoped:
+        landlock.scope()
 
 
 def _execute(plan: Plan) -> NoReturn:

@@ -13,11 +13,18 @@ from typing import Any
 from execzmq.keeper.launch import SEGMENT_BYTES, Environment, Launch, Limit, SpawnError, Tty, entries_of
 
 PROTOCOL_VERSION = 3
-"""2: `segment_bytes` of `spawn`, `adopt`, `exit` without a status. 3: `gate` and `joins` of `spawn`, no
-`held`, a terminal that does not control, `listen`. Each end answers and reads the older ones too."""
+"""2: `segment_bytes` of `spawn`, `adopt`, `exit` without a status. 3: `gate`, `joins` and `scoped` of
+`spawn`, no `held`, a terminal that does not control, `listen`. Each end answers and reads the older ones
+too."""
 
 PROXY = "proxy"
 """Name under which a listener in a command's own network is held with the command."""
+
+INTERNET = "internet"
+"""Name of what lets the companion live that is a sandbox's network."""
+
+SANDBOX = "sandbox"
+"""Name of the pidfd of a sandbox's first process, with which all in it end."""
 
 INSIDE = "inside"
 """Name of the pidfd of a command within what was started: its status is the one that counts."""
@@ -145,6 +152,7 @@ def spawn_message(launch: Launch) -> Message:
         "passed": dict(launch.passed),
         "gate": launch.gate,
         "joins": [text(path) for path in launch.joins],
+        "scoped": launch.scoped,
         "fds": list(launch.descriptor_names),
     }
 
@@ -176,6 +184,7 @@ def launch_from(message: Message) -> Launch:
             passed={name: int(number) for name, number in passed.items()},
             gate=message.get("gate"),
             joins=tuple([raw(path) for path in message.get("joins", ())]),
+            scoped=bool(message.get("scoped", False)),
         )
     except (TypeError, ValueError, AttributeError, LookupError) as exc:
         raise MessageError("bad_message", f"spawn: {exc}", "spawn", message["id"]) from exc

@@ -72,7 +72,7 @@ def _start(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> S
         if launch.gate is not None:
             release = os.dup(streams.theirs[launch.passed[launch.gate]])
             undoing.callback(os.close, release)
-        if launch.tty is not None or launch.limits or launch.passed or not vfork.IS_KNOWN:
+        if launch.tty is not None or launch.limits or launch.passed or launch.scoped or not vfork.IS_KNOWN:
             pid = _start_forked(launch, streams, limit)
         else:
             pid = vfork.start(launch, streams.theirs, limit)
@@ -115,6 +115,7 @@ def _plan(launch: Launch, streams: Streams, limit: DescriptorLimit | None, repor
         terminal=launch.tty is not None and launch.tty.controls,
         limits=limits,
         joins=launch.joins,
+        scoped=launch.scoped,
         report=report,
     )
 

@@ -75,6 +75,7 @@ def test_golden_spawn_is_what_a_launch_writes() -> None:
         passed={"block": 7},
         gate="block",
         joins=(b"/g/x\xff/tasks",),
+        scoped=True,
     )
     lines = [line for where, line in PACKETS if where == "from_server"]
     assert encode(spawn_message(full)) in lines
