@@ -50,7 +50,8 @@ FILES = (
     Attempt(
         "26",
         "read the server's connection file",
-        "cat $CONNECTION /proc/1/root$CONNECTION /proc/self/root$CONNECTION /proc/self/cwd/../../..$CONNECTION;"
+        "cat $CONNECTION /proc/1/root$CONNECTION /proc/self/root$CONNECTION;"
+        "cat /proc/self/cwd/../../../..$CONNECTION;"
         "find $RUN -type f | xargs cat",
         lambda r: r.shows("key"),
     ),
