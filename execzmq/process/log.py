@@ -155,13 +155,8 @@ class OutputLog:
         return count if count > 0 else self._tail.pending(stream)
 
     def room(self, stream: Stream) -> int:
-        """Return the bytes that can be added to the pending ones before they must become an event.
-
-        None where those are on disk and more would go to memory: an event is wholly in one of the two.
-        """
-        if self.store.trouble is not None and self._data[stream].end > self.ends[stream]:
-            return 0
-        return max(0, self.store.largest_event - self.pending(stream))
+        """Return the bytes that can be added to the pending ones before they must become an event."""
+        return self.store.room(self.pending(stream), are_on_disk=self._data[stream].end > self.ends[stream])
 
     def ends_at(self, seq: int) -> dict[str, int]:
         """Return the end of each stream after the event `seq`.
