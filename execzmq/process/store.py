@@ -47,7 +47,7 @@ class LogStore:
     # Output that is no event yet
 
     def room(self, pending: int, *, are_on_disk: bool) -> int:
-        """Return the bytes that can be added to the `pending` ones of a stream before they must become an event.
+        """Return the bytes that can be added to the `pending` ones of a stream before they become an event.
 
         Nothing goes to memory beside bytes that `are_on_disk`: an event is wholly in one of the two.
         """
