@@ -28,7 +28,7 @@ class Run:
         mode: the base, or that there was no sandbox.
         tty: whether there was a terminal.
         site: with all that was aimed at, still there.
-        key: the secret of the server's connection file.
+        secrets: what must not reach the client, by name.
         output: all that has reached the client.
         reached: the sockets of the host that were reached.
         applied: what the server has told of the sandbox.
@@ -37,7 +37,7 @@ class Run:
     mode: str
     tty: bool
     site: Site
-    key: str
+    secrets: dict[str, str]
     output: bytes
     answers: dict[str, Answer]
     result: ExitResult
@@ -50,7 +50,7 @@ class Run:
 
     def shows(self, secret: str) -> bool:
         """Tell whether a secret has reached the client."""
-        return (self.key if secret == "key" else self.site.secrets[secret]).encode() in self.output
+        return self.secrets[secret].encode() in self.output
 
 
 class Attempt(NamedTuple):

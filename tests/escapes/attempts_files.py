@@ -44,7 +44,8 @@ FILES = (
     Attempt(
         "25",
         "read a key of the user's",
-        "cat $SSH /proc/self/root$SSH /proc/1/root$SSH; cp -r $HOME/.ssh $WS/keys; cat $WS/keys/*",
+        "cat $SSH /proc/self/root$SSH /proc/1/root$SSH; cp -r $HOME/.ssh $WS/keys;"
+        "chmod -R u+rwX $WS/keys; cat $WS/keys/*",
         lambda r: r.shows("ssh"),
     ),
     Attempt(

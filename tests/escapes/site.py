@@ -38,11 +38,19 @@ _LIBRARY = Path("/var/lib")
 
 def base_folder() -> Path:
     """Return a folder for tests of which a sandbox does not have one of its own, as it has of `/tmp`."""
-    for folder in (_LIBRARY, Path(pwd.getpwuid(os.getuid()).pw_dir), REPOSITORY):
+    for folder in (_LIBRARY, Path.home(), _home(), REPOSITORY):
         is_own = is_within(os.fsencode(folder.resolve()), OWN_FOLDERS)
         if not is_own and os.access(folder, os.W_OK | os.X_OK):
             return folder
     raise AssertionError("no folder outside of /tmp can be written: set a home for this user")
+
+
+def _home() -> Path:
+    """Return the home that the system knows, wherever variables point."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return REPOSITORY
 
 
 class Site:
@@ -143,18 +151,18 @@ class Site:
             "SSH_AUTH_SOCK": str(self.out / "sock"),
         }
 
-    def facts(self, connection: Path, sockets: list[str]) -> dict[str, object]:
+    def facts(self, home: "Site", connection: Path, sockets: list[str]) -> dict[str, object]:
         """Return what attempts know of the host, as an attacker who has seen it all would."""
         column = 1 if os.uname().machine == "aarch64" else 0
         calls = {name: numbers[column] for name, numbers in NUMBERS.items() if numbers[column] is not None}
         variables = {
             "WS": str(self.ws),
             "OUT": str(self.out),
-            "RUN": str(self.top / "s"),
+            "RUN": str(home.top / "s"),
             "CONNECTION": str(connection),
-            "HOSTPID": str(self.victim.pid),
-            "SSH": str(self.home / ".ssh/id"),
+            "SSH": str(home.home / ".ssh/id"),
             "SHM": str(self.shm),
+            "HOSTPID": str(self.victim.pid),
             "ABSTRACT": self.abstract,
         }
         ports = {name: self._sockets[name].getsockname()[1] for name in ("tcp", "udp")}

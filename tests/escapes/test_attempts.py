@@ -11,7 +11,7 @@ import pytest
 from tests.escapes.attempts import HOST, MINIMAL, PLAIN, Attempt, Run
 from tests.escapes.attempts_files import FILES
 from tests.escapes.attempts_kernel import ALONE, ANYWHERE, KERNEL, TOGETHER
-from tests.escapes.making import make
+from tests.escapes.making import Home, at_home, made
 
 pytestmark = pytest.mark.slow
 
@@ -27,19 +27,26 @@ def _id(value: object) -> str:
     return f"{value[0]}-{'pty' if value[1] else 'pipe'}"
 
 
+@pytest.fixture(scope="module")
+def home() -> Iterator[Home]:
+    """A server of this user's."""
+    with at_home() as found:
+        yield found
+
+
 @pytest.fixture(scope="module", params=MODES, ids=_id)
-def without_network(request: pytest.FixtureRequest) -> Iterator[Run]:
+def without_network(home: Home, request: pytest.FixtureRequest) -> Iterator[Run]:
     """What came of the attempts in a sandbox without a network."""
     mode, tty = request.param
-    with make(WITHOUT, mode, tty, "none") as run:
+    with made(home, WITHOUT, mode, tty, "none") as run:
         yield run
 
 
 @pytest.fixture(scope="module", params=MODES, ids=_id)
-def with_network(request: pytest.FixtureRequest) -> Iterator[Run]:
+def with_network(home: Home, request: pytest.FixtureRequest) -> Iterator[Run]:
     """What came of the attempts in a sandbox with the host's network."""
     mode, tty = request.param
-    with make(WITH, mode, tty, "host") as run:
+    with made(home, WITH, mode, tty, "host") as run:
         yield run
 
 
