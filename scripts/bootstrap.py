@@ -15,13 +15,31 @@ import sys
 OLDEST = (3, 11)
 TOOLS = {
     "bwrap": "bubblewrap",
+    "bzip2": "bzip2",
+    "curl": "curl",
+    "gcc": "gcc",
+    "git": "git",
     "ip": "iproute2",
+    "make": "make",
     "nft": "nftables",
+    "node": "nodejs",
+    "npm": "npm",
     "nsenter": "util-linux",
+    "patch": "patch",
+    "perl": "perl",
+    "python3": "python3",
+    "slirp4netns": "slirp4netns",
+    "sqlite3": "sqlite3",
+    "ssh-keygen": "openssh-client",
+    "strace": "strace",
     "systemd-analyze": "systemd",
     "unshare": "util-linux",
+    "unzip": "unzip",
+    "wget": "wget",
+    "xz": "xz-utils",
+    "zip": "zip",
 }
-"""What the tests of sandboxes, of networks and of the service use, with Debian's packages."""
+"""What the tests of sandboxes, of networks and of the service use, and the commands that they confine."""
 TOOLS_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 TOOLS_TIMEOUT = 300
 VERSION_CHECK = "import sys; sys.exit(sys.version_info < (3, 11))"

@@ -5,22 +5,27 @@ Knows nothing of how a command gets into one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from execzmq.backends.confined import COMMAND, FIRST, Confined
+from execzmq.backends import internet, orphans
+from execzmq.backends.confined import COMMAND, FIRST, TOLD, Confined, pid_of
+from execzmq.backends.entering import command_in
+from execzmq.backends.internet import Companion
 from execzmq.backends.judging import Circumstances, verdict_of
 from execzmq.backends.proxies import Proxies
 from execzmq.backends.sweeping import Sweeper, has_journal
-from execzmq.keeper.client import SpawnedProcess
+from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.messages import PROXY
 from execzmq.process.ending import End
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox.applied import permissions_from, sight_from
 from execzmq.sandbox.cgroups import Cgroup, Cgroups
+from execzmq.sandbox.slirp import HELD, companion_of, is_companion
 
 
 @dataclass(slots=True, eq=False)
@@ -38,10 +43,18 @@ class Cells:
     Args:
         folder: of the backend; tells its control groups from those of others, in all its lives.
         run: runs what must be waited for.
+        keeper: returns the keeper's client.
     """
 
-    def __init__(self, folder: Path, run: Callable[[Coroutine[Any, Any, object]], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        run: Callable[[Coroutine[Any, Any, object]], None],
+        keeper: Callable[[], KeeperClient],
+    ) -> None:
         self._identity = str(folder)
+        self._keeper = keeper
+        self._companions: dict[str, SpawnedProcess] = {}
         self._run = run
         self._folder = folder
         self._sweeper: Sweeper | None = None
@@ -66,20 +79,52 @@ class Cells:
             self._sweeper.recover([key for key, cell in self._cells.items() if not cell.confined.is_over])
         return self._sweeper
 
+    def without_companions(self, left: dict[str, SpawnedProcess]) -> dict[str, SpawnedProcess]:
+        """Take what is no command out of what the keeper has; return the rest."""
+        self._companions = {key: found for key, found in left.items() if is_companion(key)}
+        return {key: found for key, found in left.items() if not is_companion(key)}
+
     def recover(self) -> None:
         """Tidy up after sandboxes of an earlier life that have ended, when all are known that have not."""
+        while self._companions:
+            key, companion = self._companions.popitem()
+            companion.close()
+            self._keeper().abandon(key)
         if self._cells or has_journal(self._folder):
-            _ = self.sweeper
+            _ = self.sweeper, self.cgroups
+
+    async def hand_over(self, keeper: KeeperClient, processes: Iterable[ManagedProcess]) -> int:
+        """Give a keeper the commands of one that has died, and what serves them; return how many it got."""
+        count = await orphans.hand_over(keeper, processes)
+        for cell in self._cells.values():
+            if cell.around.companion is not None:
+                cell.around.companion.hand_over(keeper)
+        return count
 
     def take_in(
-        self, process: ManagedProcess, wrapper: int, first: int, command: int, around: Circumstances
+        self,
+        process: ManagedProcess,
+        wrapper: int,
+        first: int,
+        command: int,
+        around: Circumstances,
+        others: Mapping[str, int],
     ) -> Confined:
-        """Own a sandbox and its descriptors from now on."""
+        """Own a sandbox and its descriptors from now on; see `Confined`."""
         key = process.spec.key
         ended = partial(self._ended, key)
-        confined = Confined(wrapper, first, command, has_terminal=process.spec.tty, ended=ended)
+        confined = Confined(
+            wrapper, first, command, has_terminal=process.spec.tty, ended=ended, others=others
+        )
         self._cells[key] = _Cell(confined, around)
+        if around.companion is not None:
+            around.companion.watch(partial(self._network_lost, process))
         return confined
+
+    def _network_lost(self, process: ManagedProcess, words: str) -> None:
+        cell = self._cells.get(process.spec.key)
+        if cell is None or not cell.confined.has_ended():
+            process.notice(internet.NOTICE, {"text": words})
 
     def resume(self, process: ManagedProcess, spawned: SpawnedProcess) -> None:
         """Take over the sandbox of a command that an earlier life of the backend has confined."""
@@ -87,10 +132,27 @@ class Cells:
             return
         enforced = frozenset(applied["limits_enforced"])
         around = Circumstances(permissions_from(applied), sight_from(applied), enforced)
-        first, command, listener = (spawned.fds.pop(name, -1) for name in (FIRST, COMMAND, PROXY))
-        if listener >= 0:
-            self.proxies.serve(process, listener, around)
-        process.confine(self.take_in(process, spawned.pid, first, command, around))
+        first, command = (spawned.fds.pop(name, -1) for name in (FIRST, COMMAND))
+        others = {name: spawned.fds.pop(name) for name in (TOLD, PROXY, HELD) if name in spawned.fds}
+        if first >= 0 and command < 0 and (command := command_in(pid_of(first))) >= 0:
+            self._keeper().hold(process.spec.key, COMMAND, command)
+        if PROXY in others:
+            self.proxies.serve(process, os.dup(others[PROXY]), around)
+        around.companion = self._companion_of(process.spec.key, others)
+        process.confine(self.take_in(process, spawned.pid, first, command, around, others))
+        if around.permissions.network.mode == "internet" and around.companion is None:
+            self._run(self._tell_lost(process))
+
+    def _companion_of(self, key: str, others: Mapping[str, int]) -> Companion | None:
+        found = self._companions.pop(companion_of(key), None)
+        return (
+            None if found is None else Companion(key, found, os.dup(others[HELD]) if HELD in others else -1)
+        )
+
+    async def _tell_lost(self, process: ManagedProcess) -> None:
+        self._network_lost(
+            process, "the sandbox has no network any more: its companion ended without a server"
+        )
 
     async def see_out(self, process: ManagedProcess, end: End) -> None:
         """Tell a process how the command in its sandbox has ended, where the keeper tells of the wrapper."""
@@ -128,8 +190,7 @@ class Cells:
         """Watch no sandbox any more, and serve none; idempotent."""
         for cell in self._cells.values():
             cell.confined.stop()
-            if cell.around.proxy is not None:
-                cell.around.proxy.close()
+            cell.around.close()
         self.proxies.close()
 
     async def aclose(self) -> None:
@@ -151,8 +212,11 @@ class Cells:
     def _ended(self, key: str) -> None:
         """Tidy up after the last process of a sandbox."""
         cell = self._cells[key]
+        if cell.around.companion is not None:
+            cell.around.companion.end(self._keeper())
         if cell.around.proxy is not None:
             cell.around.proxy.close()
+            self._keeper().close_name(key, PROXY)
             self._run(cell.around.proxy.wait_closed())
         self.sweeper.release(key)
         if cell.then is not None:

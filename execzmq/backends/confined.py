@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
-from execzmq.keeper.messages import INSIDE
-from execzmq.keeper.pidfds import exit_status
+from execzmq.keeper.messages import INSIDE, SANDBOX
+from execzmq.keeper.pidfds import exit_status, is_over
 from execzmq.process.confinement import Leader
 
-FIRST, COMMAND, TOLD = "sandbox", INSIDE, "told"
+FIRST, COMMAND, TOLD = SANDBOX, INSIDE, "told"
 """Names by which a keeper holds the pidfd of the sandbox's first process, that of the command in it, and the
 end of the pipe that the wrapper tells its state to: it must not die of telling that to nobody."""
 
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 _BY_SIGNAL = 128
 """The wrapper exits with this and the number of the signal that has ended the command."""
 _MOST_SIGNAL = 64
@@ -34,6 +35,7 @@ class Confined:
         command: the same of the command in it.
         has_terminal: the command leads its group; else the first process does.
         ended: called once, when nobody is in the sandbox any more.
+        others: descriptors by name that a keeper must hold as long as somebody is in it; owned from now on.
 
     Attributes:
         is_over: nobody is in it any more.
@@ -48,10 +50,12 @@ class Confined:
         *,
         has_terminal: bool,
         ended: Callable[[], None],
+        others: Mapping[str, int] = _NOTHING,
     ) -> None:
         self._wrapper = wrapper
         self._fds = {name: fd for name, fd in ((FIRST, first), (COMMAND, command)) if fd >= 0}
         self._pids = {name: pid_of(fd) for name, fd in self._fds.items()}
+        self._others = dict(others)
         self._has_terminal = has_terminal
         self._ended = ended
         self._loop = asyncio.get_running_loop()
@@ -82,15 +86,13 @@ class Confined:
 
     def descriptors(self) -> dict[str, int]:
         """Return by name what a keeper must hold; they stay this object's."""
-        return dict(self._fds)
+        return {**self._fds, **self._others}
 
     def has_ended(self) -> bool:
         """Tell whether nobody is in it now, also where the loop has not noticed yet."""
         if self.is_over:
             return True
-        poll = select.poll()
-        poll.register(self._fds[FIRST], select.POLLIN)
-        return bool(poll.poll(0))
+        return is_over(self._fds[FIRST])
 
     def kill(self) -> None:
         """End all that is in the sandbox at once."""
@@ -106,13 +108,20 @@ class Confined:
     def close(self) -> None:
         """Watch no more, and close the descriptors; idempotent."""
         self.stop()
-        while self._fds:
-            os.close(self._fds.popitem()[1])
+        close_all(self._fds)
+        close_all(self._others)
 
     def _end(self) -> None:
         self._loop.remove_reader(self._fds[FIRST])
         self.is_over = True
+        close_all(self._others)
         self._ended()
+
+
+def close_all(fds: dict[str, int]) -> None:
+    """Close descriptors, and forget them."""
+    while fds:
+        os.close(fds.popitem()[1])
 
 
 def unfolded(status: int | None) -> int | None:

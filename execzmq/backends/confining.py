@@ -5,29 +5,35 @@ Knows nothing of tables and sessions. What may wait for a file system is done as
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from execzmq.aside import aside
-from execzmq.backends import entering
+from execzmq.backends import entering, internet
 from execzmq.backends.cells import Cells, word_of
-from execzmq.backends.confined import COMMAND, FIRST, TOLD, Confined, pid_of
+from execzmq.backends.confined import COMMAND, FIRST, TOLD, Confined, close_all, pid_of
 from execzmq.backends.judging import Circumstances
 from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
+from execzmq.backends.records import start_record
 from execzmq.backends.sweeping import Sweeper
 from execzmq.backends.trying import attempt
+from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.connection import hidden_folders
 from execzmq.errors import SandboxUnavailable, SpawnFailed
-from execzmq.keeper.client import SpawnedProcess
+from execzmq.keeper import landlock
+from execzmq.keeper.client import KeeperClient, SpawnedProcess
+from execzmq.keeper.messages import PROXY
 from execzmq.process.managed import ManagedProcess
-from execzmq.sandbox import host, limits
+from execzmq.sandbox import host, limits, slirp
 from execzmq.sandbox.applied import applied_of
 from execzmq.sandbox.bwrap import PROXY_PORT
 from execzmq.sandbox.layers import is_within
@@ -48,10 +54,14 @@ _LOOK_SECONDS = 15.0
 
 
 class Confiner:
-    """Confines the commands of one backend."""
+    """Confines the commands of one backend.
 
-    def __init__(self, backend: LocalBackend) -> None:
-        self.cells = Cells(backend.folder, backend.run_task)
+    Args:
+        keeper: returns the keeper's client, also while the backend is being closed.
+    """
+
+    def __init__(self, backend: LocalBackend, keeper: Callable[[], KeeperClient]) -> None:
+        self.cells = Cells(backend.folder, backend.run_task, keeper)
         hidden = (backend.folder, *hidden_folders(), profiles_path().parent)
         self._hidden = [os.fsencode(path) for path in hidden]
         self._backend = backend
@@ -63,7 +73,7 @@ class Confiner:
 
     def findings(self) -> list[Finding]:
         """Look whether sandboxes can be enforced here, and which limits; takes some seconds at most."""
-        return [*self.probe.look().findings, limits.finding(self.cells.cgroups)]
+        return [*self.probe.look().findings, limits.finding(self.cells.cgroups), internet.finding()]
 
     def permissions_for(self, params: ExecParams) -> Permissions | None:
         """Return what a command may do, `None` where it is not confined.
@@ -81,9 +91,12 @@ class Confiner:
 
         Raises:
             InvalidRequest, LimitExceeded: a root is not there, or cannot be one.
-            SandboxUnavailable: no sandbox can be enforced here, or a limit that is required.
+            SandboxUnavailable: no sandbox can be enforced here, or a limit that is required, or there is no
+                network as it asks for.
         """
         wrapper = await self.probe.require()
+        if permissions.network.mode == "internet":
+            slirp.find()
         plan = limits.plan(permissions.limits, self.cells.cgroups.controllers, os.geteuid())
         if permissions.require_limits:
             limits.check(plan, self.cells.cgroups.reason)
@@ -93,7 +106,13 @@ class Confiner:
         except TimeoutError:
             words = f"its folders were not found within {_LOOK_SECONDS:.0f} s: does a file system not answer?"
             raise SandboxUnavailable(words, reason="slow_folders") from None
-        applied = applied_of(permissions, view, kind="bubblewrap", limits_enforced=plan.enforced)
+        applied = applied_of(
+            permissions,
+            view,
+            kind="bubblewrap",
+            limits_enforced=plan.enforced,
+            abstract_sockets="host" if reaches_host_sockets(permissions) else "own",
+        )
         chosen = () if params.env_policy is None else tuple(map(os.fsencode, params.env_policy.set))
         return Prepared(permissions, view, os.fsencode(wrapper.path), self._host, applied, starting, chosen)
 
@@ -141,31 +160,56 @@ class Confiner:
             KeeperLost, OSError: the same.
         """
         key, keeper = process.spec.key, self._backend.keeper
-        with contextlib.ExitStack() as undoing:
+        stack = contextlib.ExitStack
+        with stack() as closing, stack() as undoing, stack() as killing:
             status = prepared.watch()
-            undoing.callback(status.close)
+            closing.callback(status.close)
             try:
                 first = await entering.first_process(status)
-                undoing.callback(_end, first)
+                undoing.callback(os.close, first)
+                killing.callback(_kill, first)
                 keeper.hold(key, FIRST, first)
                 keeper.hold(key, TOLD, status.fileno())
-                around = await self._set_up(process, prepared, first)
-                if around.proxy is not None:
-                    undoing.callback(around.proxy.close)
-                await keeper.release(key)
-                outputs = [spawned.fds[name] for name in ("stdout", "pty") if name in spawned.fds]
-                command = await entering.executed(status, pid_of(first), prepared.command_lines, outputs)
+                around = await self._set_up(process, prepared, first, killing)
+                undoing.callback(around.close)
+                others = _others(status, around)
+                undoing.callback(close_all, others)
+                command = await self._let_go(key, prepared, spawned, status, first, killing)
             except entering.NotExecuted as failure:
                 raise await error_of(prepared, spawned, failure) from None
             if command < 0 and (error := await terminal_error_of(prepared, spawned, status.exit_code)):
                 raise error
             undoing.pop_all()
-        status.close()
+            killing.pop_all()
         if command >= 0:
-            keeper.hold(key, COMMAND, command)
-        return self.cells.take_in(process, spawned.pid, first, command, around)
+            with contextlib.suppress(OSError):  # the next server finds it by its number inside
+                keeper.hold(key, COMMAND, command)
+        return self.cells.take_in(process, spawned.pid, first, command, around, others)
 
-    async def _set_up(self, process: ManagedProcess, prepared: Prepared, first: int) -> Circumstances:
+    async def _let_go(
+        self,
+        key: str,
+        prepared: Prepared,
+        spawned: SpawnedProcess,
+        status: WrapperStatus,
+        first: int,
+        killing: contextlib.ExitStack,
+    ) -> int:
+        """Let the command run, and wait until it does; return its pidfd, -1 where it has ended already.
+
+        Cancelled it goes on, for the next server, or is ended by the keeper, which knows whether it runs.
+        """
+        try:
+            await self._backend.keeper.release(key)
+            outputs = [spawned.fds[name] for name in ("stdout", "pty") if name in spawned.fds]
+            return await entering.executed(status, pid_of(first), prepared.command_lines, outputs)
+        except asyncio.CancelledError:
+            killing.pop_all()
+            raise
+
+    async def _set_up(
+        self, process: ManagedProcess, prepared: Prepared, first: int, killing: contextlib.ExitStack
+    ) -> Circumstances:
         """Set, while the command waits at its gate, what must hold before it runs."""
         key, permissions = process.spec.key, prepared.permissions
         enforced = await limits.enforce(
@@ -177,13 +221,23 @@ class Confiner:
             required=permissions.require_limits,
             cgroup=prepared.cgroup,
         )
-        prepared.applied["limits_enforced"] = sorted(enforced.plan.enforced)
         names = frozenset(enforced.plan.enforced)
+        if names != frozenset(prepared.applied["limits_enforced"]):
+            prepared.applied["limits_enforced"] = sorted(names)
+            self._backend.journal.note(start_record(process.spec))
         around = Circumstances(permissions, prepared.sight, names, enforced.cgroup)
         if permissions.network.mode == "proxy":
             listener = await self._backend.keeper.listen(key, first, PROXY_PORT)
             self.cells.proxies.serve(process, listener, around)
+        elif permissions.network.mode == "internet":
+            around.companion = await internet.connect(self._backend.keeper, key, first)
+            killing.callback(around.companion.end, self._backend.keeper)
         return around
+
+
+def reaches_host_sockets(permissions: Permissions) -> bool:
+    """Tell whether a command reaches the abstract sockets of this host."""
+    return permissions.network.mode == "host" and not landlock.can_scope()
 
 
 def with_own_code(permissions: Permissions) -> Permissions:
@@ -199,8 +253,24 @@ def _drop(found: tuple[View, int]) -> None:
     os.close(found[1])
 
 
-def _end(first: int) -> None:
+def _others(status: WrapperStatus, around: Circumstances) -> dict[str, int]:
+    """Return copies of what a keeper must hold of a sandbox, besides who is in it."""
+    found = {TOLD: status.fileno()}
+    if around.proxy is not None:
+        found[PROXY] = around.proxy.fileno()
+    if around.companion is not None:
+        found[slirp.HELD] = around.companion.held
+    copies: dict[str, int] = {}
+    try:
+        for name, fd in found.items():
+            copies[name] = os.dup(fd)
+    except OSError:
+        close_all(copies)
+        raise
+    return copies
+
+
+def _kill(first: int) -> None:
     """Kill a sandbox that was not entered."""
     with contextlib.suppress(OSError):
         signal.pidfd_send_signal(first, signal.SIGKILL)
-    os.close(first)

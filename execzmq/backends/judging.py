@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from execzmq.aside import aside
+from execzmq.backends.internet import Companion
 from execzmq.process.confinement import Verdict
 from execzmq.process.lastwords import last_output
 from execzmq.process.managed import ManagedProcess
@@ -36,6 +37,7 @@ class Circumstances:
         cgroup: of its sandbox, `None` where there is none.
         refused_hosts: what the proxy has refused, each once.
         proxy: through which it reaches the network, `None` where there is none.
+        companion: which is its network, likewise.
     """
 
     permissions: Permissions
@@ -44,6 +46,14 @@ class Circumstances:
     cgroup: Cgroup | None = None
     refused_hosts: list[str] = field(default_factory=list)
     proxy: Proxy | None = None
+    companion: Companion | None = None
+
+    def close(self) -> None:
+        """Serve the sandbox no more; it may go on. Idempotent."""
+        if self.proxy is not None:
+            self.proxy.close()
+        if self.companion is not None:
+            self.companion.leave()
 
 
 async def verdict_of(process: ManagedProcess, around: Circumstances, status: int | None) -> Verdict:
@@ -60,7 +70,8 @@ async def verdict_of(process: ManagedProcess, around: Circumstances, status: int
         found = await aside(partial(judge, ending, Host()), _SECONDS)
     except TimeoutError:
         return Verdict()
-    return Verdict(found.cause, found.confidence, tuple(map(str, found.evidence)))
+    confidence = found.confidence if found.cause == "sandbox_denied" else ""
+    return Verdict(found.cause, confidence, tuple(map(str, found.evidence)))
 
 
 def _ending_of(process: ManagedProcess, around: Circumstances, code: int) -> Ending:

@@ -72,13 +72,13 @@ class LocalBackend:
             "end" if private else "keep",
             on_exit=self._exited,
             on_lost=lambda: self.run_task(orphans.prepare(self.table.living())),
-            on_replaced=lambda keeper: orphans.hand_over(keeper, self._held()),
+            on_replaced=lambda keeper: self.confiner.cells.hand_over(keeper, self._held()),
             on_pid=partial(setattr, self.scanner, "keeper_pid"),
         )
         self.recording = Recording(folder, self.table, self._keeping, self._housekeeping.make_room)
         self.journal, self.memory = self.recording.journal, self.recording.memory
         self._starter = Starter(self)
-        self.confiner = Confiner(self)
+        self.confiner = Confiner(self, lambda: self._keeping.client)
         self._closed = False
 
     @classmethod
@@ -105,7 +105,7 @@ class LocalBackend:
 
         try:
             await backend._keeping.connect(found)
-            restore(backend, records, left)
+            restore(backend, records, backend.confiner.cells.without_companions(left))
             backend.confiner.cells.recover()
         except BaseException:
             await backend.aclose()

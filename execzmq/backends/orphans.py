@@ -19,6 +19,7 @@ from execzmq.process.scan import TreeScanner
 from execzmq.process.segments import segment_size
 from execzmq.process.spec import ProcessSpec
 
+_WRAPPER = "bwrap"
 _AT_ONCE = 16
 """Logs that are written without looking at the loop in between."""
 
@@ -53,6 +54,19 @@ async def hand_over(keeper: KeeperClient, processes: Iterable[ManagedProcess]) -
 async def end_unreachable(spec: ProcessSpec, scanner: TreeScanner) -> None:
     """End what may wait at its gate, or have passed it, without a keeper: the mark in its env tells it."""
     await tree.kill(Scope(0, mark=spec.key.encode(), session_over=True), scanner)
+
+
+async def end_waiting(spec: ProcessSpec, scanner: TreeScanner) -> None:
+    """End what waits at its gate still, where nobody is left to let it go; what has passed it goes on."""
+    scope = Scope(0, mark=spec.key.encode(), session_over=True)
+    family = await scanner.family(scope)
+    if all(_is_wrapper(member.command) for member in family.members):
+        await tree.kill(scope, scanner)
+
+
+def _is_wrapper(command: str) -> bool:
+    """Tell by its words whether a process builds a sandbox: in one that was passed there is another."""
+    return os.path.basename(command.split(" ", 1)[0]) == _WRAPPER
 
 
 def orphan_of(process: ManagedProcess) -> Orphan:

@@ -18,7 +18,7 @@ from execzmq.keeper import landlock
 from execzmq.keeper.launch import Launch, Tty
 from execzmq.process.environ import MARK_NAME, build_env
 from execzmq.process.spec import ProcessSpec
-from execzmq.sandbox import bwrap, seccomp
+from execzmq.sandbox import bwrap, seccomp, slirp
 from execzmq.sandbox.cgroups import Cgroup
 from execzmq.sandbox.host import Host
 from execzmq.sandbox.model import Permissions, View
@@ -80,6 +80,8 @@ class Prepared:
             program = seccomp.program(allow_debug=self.permissions.allow_debug)
             files["filter"] = memory_file("execzmq-filter", program)
             files["gate"] = _gate()
+            if self._resolver is not None:
+                files["resolver"] = memory_file("execzmq-resolver", slirp.RESOLV_CONF)
             self._status, files["status"] = os.pipe()
         except BaseException:
             _close_all(files.values())
@@ -97,6 +99,7 @@ class Prepared:
             chosen=self.chosen,
             cwd=launch.cwd or _FOLDER,
             tty=launch.tty is not None,
+            resolver_fd=self._resolver,
         )
 
     def command(self, launch: Launch) -> list[bytes]:
@@ -146,6 +149,11 @@ class Prepared:
         """Return the numbers of the view's descriptors in the wrapper, in the order of the view."""
         return range(_FIRST_SOURCE, _FIRST_SOURCE + sum(mount.fd >= 0 for mount in self.view.mounts))
 
+    @property
+    def _resolver(self) -> int | None:
+        """Return the number of the file that says who resolves names, in the wrapper."""
+        return self.numbers.stop if self.permissions.network.mode == "internet" else None
+
     def _pass_sources(self, files: dict[str, int]) -> Sequence[int]:
         """Give away a copy of each of the view's descriptors; return their numbers in the wrapper."""
         for number, mount in zip(self.numbers, (one for one in self.view.mounts if one.fd >= 0), strict=True):
@@ -158,6 +166,8 @@ class Prepared:
         self.command_lines = tuple(bwrap.encoded(line) for line in {argv, inside} - {plain.argv})
         passed = {"arguments": _ARGUMENTS, "status": _STATUS, "gate": _GATE, "filter": _FILTER}
         passed |= {f"source{number}": number for number in numbers}
+        if self._resolver is not None:
+            passed["resolver"] = self._resolver
         mark = plain.env.get(MARK_NAME, plain.process_id.encode())
         return plain._replace(
             argv=argv,

@@ -91,6 +91,9 @@ def _restore_one(
     went_down: bool,
 ) -> None:
     """Restore one process; `went_down` tells that the machine did, before its end was written."""
+    if end is None and _waits(backend, spec, spawned):
+        _restore_unstarted(backend, spec, spawned)
+        return
     is_gone = _is_gone(backend, spec, spawned)
     output = _log_of(backend, spec, end, spawned)
     if backend.journal.damaged and end is None and spawned is None and output.last_kind not in LAST_KINDS:
@@ -123,9 +126,36 @@ def _restore_one(
         _adopt(backend, process, spawned, lacks_output)
     elif not process.life.is_over:
         _end_alone(process, _exit_left(backend, spec))
-        if spec.sandbox is not None and process.life is Life.FAILED:
-            backend.run_task(orphans.end_unreachable(spec, backend.scanner))
+        if spec.sandbox is not None:
+            end_rest = orphans.end_unreachable if process.life is Life.FAILED else orphans.end_waiting
+            backend.run_task(end_rest(spec, backend.scanner))
     process.disk.check()
+
+
+def _waits(backend: LocalBackend, spec: ProcessSpec, spawned: SpawnedProcess | None) -> bool:
+    """Tell whether a command was never let go from its gate: the keeper has ended it with the last server."""
+    if spawned is not None:
+        return not spawned.released
+    left = None if spec.sandbox is None else _exit_left(backend, spec)
+    return left is not None and not left.released
+
+
+def _restore_unstarted(backend: LocalBackend, spec: ProcessSpec, spawned: SpawnedProcess | None) -> None:
+    """Restore what has not run, and so did not start."""
+    if spawned is not None:
+        spawned.close()
+        backend.keeper.abandon(spec.key)
+    folder = backend.log_folder(spec)
+    OutputLog(folder, spec.instance, spec.log_budget).remove()  # what the wrapper has said of its end
+    output = OutputLog(folder, spec.instance, spec.log_budget, backend.memory)
+    process = ManagedProcess(spec, output, backend, backend.clock)
+    backend.table.add(process)
+    process.spawn_failed(_not_started())
+
+
+def _not_started() -> dict[str, Any]:
+    words = "the server ended before it was started; start it again"
+    return {"ename": "ServerLost", "evalue": words, "details": {}}
 
 
 def _is_gone(backend: LocalBackend, spec: ProcessSpec, spawned: SpawnedProcess | None) -> bool:
@@ -261,8 +291,7 @@ def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
         process.ended_unseen(told)
         process.scope.session_over = True  # jobs of it may live, known by the mark in their env
     elif process.log.last_seq == 0:
-        words = "the server ended before it was started"
-        process.spawn_failed({"ename": "ServerLost", "evalue": words, "details": {}})
+        process.spawn_failed(_not_started())
     else:
         if process.life is Life.STARTING:
             process.recall(Life.RUNNING, None)

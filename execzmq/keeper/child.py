@@ -30,7 +30,7 @@ class Plan(NamedTuple):
         terminal: the command's stdin is to be its controlling terminal.
         limits: number of a resource to its (soft, hard) pair.
         joins: files of control groups to write itself to.
-        scoped: it is to be kept from abstract sockets and processes outside.
+        scoped: nothing is to be reached through abstract sockets or signals that it has not made itself.
         report: gets the step and errno of a failure.
     """
 
@@ -64,8 +64,8 @@ def become(plan: Plan) -> NoReturn:
         _in_step("session", _enter_session, plan)
         _in_step("cwd", _enter_folder, plan)
         _join_groups(plan)
-        _in_step("scope", _scope, plan)
         _in_step("limits", _set_limits, plan)
+        _in_step("scope", _enter_scope, plan)
         _in_step("exec", _execute, plan)
     except _StepFailed as exc:
         os.write(plan.report, f"{exc.step}:{exc.number}".encode())
@@ -130,11 +130,6 @@ def _join_groups(plan: Plan) -> None:
                 os.close(fd)
 
 
-def _scope(plan: Plan) -> None:
-    if plan.scoped:
-        landlock.scope()
-
-
 def close_others(kept: set[int]) -> None:
     """Close every descriptor but these."""
     low = 0
@@ -153,6 +148,11 @@ def _set_limits(plan: Plan) -> None:
             resource.setrlimit(name, pair)
         except ValueError as exc:  # what resource makes of EPERM and EINVAL
             raise PermissionError(errno.EPERM, str(exc)) from exc
+
+
+def _enter_scope(plan: Plan) -> None:
+    if plan.scoped:
+        landlock.scope()
 
 
 def _execute(plan: Plan) -> NoReturn:

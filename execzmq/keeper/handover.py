@@ -81,7 +81,7 @@ class Orphan:
     pid: int
     fds: dict[str, int]
     started_at: float
-    folder: bytes
+    folder: bytes | None
     drain_limit_bytes: int | None
     segment_bytes: int
     marks: frozenset[str] = frozenset()
@@ -97,7 +97,7 @@ def adopt_message(orphan: Orphan) -> Message:
         "pid": orphan.pid,
         "names": list(orphan.fds),
         "started_at": orphan.started_at,
-        "folder": text(orphan.folder),
+        "folder": None if orphan.folder is None else text(orphan.folder),
         "drain_limit_bytes": orphan.drain_limit_bytes,
         "segment_bytes": orphan.segment_bytes,
         "marks": sorted(orphan.marks),

@@ -102,7 +102,7 @@ class Launch(NamedTuple):
             that is open for reading and writing, so that no end of anybody lets it go.
         joins: files of control groups to which the command writes itself before it is executed: for others to
             do that takes the kernel ten times as long. One that cannot be joined is left out.
-        scoped: the command is kept from abstract sockets and processes outside of it (`landlock`).
+        scoped: it reaches no abstract socket and no process that it has not made itself.
     """
 
     process_id: str

@@ -282,6 +282,7 @@ class Keeper:
         """Be found, write down what has ended; end when nothing runs and no output is left to hand over."""
         self._listener.mend()
         for record in self._table:
+            record.close_outlived()
             if record.has_ended and not record.recorded:
                 # A full disk may have room later: the record stays in memory until then.
                 with contextlib.suppress(OSError):

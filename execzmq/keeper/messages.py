@@ -20,6 +20,12 @@ too."""
 PROXY = "proxy"
 """Name under which a listener in a command's own network is held with the command."""
 
+INTERNET = "internet"
+"""Name of what lets the companion live that is a sandbox's network."""
+
+SANDBOX = "sandbox"
+"""Name of the pidfd of a sandbox's first process, with which all in it end."""
+
 INSIDE = "inside"
 """Name of the pidfd of a command within what was started: its status is the one that counts."""
 

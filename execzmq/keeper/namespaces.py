@@ -10,7 +10,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import select
 import signal
 import socket
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from execzmq.keeper import signals
 from execzmq.keeper.child import close_others
 from execzmq.keeper.launch import SpawnError
 from execzmq.keeper.loop import Loop
+from execzmq.keeper.pidfds import is_over
 
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -97,7 +97,7 @@ def open_network(pidfd: int) -> int:
         raise SpawnError("listen_failed", exc.errno, words) from exc
     try:
         # The number may have been another's by then: only while the process lives is it surely its own.
-        if _has_ended(pidfd):
+        if is_over(pidfd):
             raise SpawnError("ended", errno.ESRCH, "the process has ended: it has no network any more")
         if _is_own("net", network):
             raise SpawnError("host_network", None, "the process has no network of its own")
@@ -127,12 +127,6 @@ def _pid_of(pidfd: int) -> int:
             if line.startswith("Pid:"):
                 return int(line.split()[1])
     raise SpawnError("invalid_descriptor", None, "listen came with a descriptor that is no pidfd")
-
-
-def _has_ended(pidfd: int) -> bool:
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def _is_own(kind: str, namespace: int) -> bool:

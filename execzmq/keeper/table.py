@@ -14,9 +14,9 @@ from typing import Any
 
 from execzmq.keeper import tree
 from execzmq.keeper.launch import SEGMENT_BYTES, Launch, SpawnError
-from execzmq.keeper.messages import INSIDE
+from execzmq.keeper.messages import INSIDE, INTERNET, PROXY, SANDBOX
 from execzmq.keeper.outlets import has_ended
-from execzmq.keeper.pidfds import exit_status
+from execzmq.keeper.pidfds import exit_status, is_over
 from execzmq.keeper.spawn import Spawned
 from execzmq.keeper.terminal import unread_bytes
 
@@ -154,6 +154,12 @@ class Record:
         fd = self.fds.pop(name, -1)
         if fd >= 0:
             os.close(fd)
+
+    def close_outlived(self) -> None:
+        """Close what only served a sandbox in which nobody is any more."""
+        if self.has_ended and (SANDBOX not in self.fds or is_over(self.fds[SANDBOX])):
+            self.close_name(PROXY)
+            self.close_name(INTERNET)
 
     def close(self) -> None:
         """Close all descriptors."""

@@ -8,21 +8,30 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 from execzmq.sandbox.model import Access, Network, Permissions, View
 from execzmq.sandbox.sight import Sight
 from execzmq.types.params import Limits
 
+AbstractSockets = Literal["own", "host"]
+"""Abstract sockets that a command reaches: those made in its sandbox, or those of the host too."""
+
 
 def applied_of(
-    permissions: Permissions, view: View, *, kind: str, limits_enforced: Collection[str]
+    permissions: Permissions,
+    view: View,
+    *,
+    kind: str,
+    limits_enforced: Collection[str],
+    abstract_sockets: AbstractSockets = "own",
 ) -> dict[str, Any]:
     """Return what the start reply and `ps` say.
 
     Args:
         kind: what enforces it.
         limits_enforced: names of the limits that hold here.
+        abstract_sockets: which are reached.
     """
     limits = {one.name: getattr(permissions.limits, one.name) for one in fields(Limits)}
     return {
@@ -34,7 +43,11 @@ def applied_of(
         "denied": _texts(permissions.denied),
         "protected": _texts(permissions.protected),
         "protect_git": permissions.protect_git,
-        "network": {"mode": permissions.network.mode, "hosts": list(permissions.network.hosts)},
+        "network": {
+            "mode": permissions.network.mode,
+            "hosts": list(permissions.network.hosts),
+            "abstract_sockets": abstract_sockets,
+        },
         "tmp_bytes": permissions.tmp_bytes,
         "limits": {name: value for name, value in limits.items() if value is not None},
         "limits_enforced": sorted(limits_enforced),

@@ -41,6 +41,7 @@ def arguments(
     chosen: Collection[bytes] = (),
     cwd: bytes,
     tty: bool,
+    resolver_fd: int | None = None,
 ) -> list[bytes]:
     """Return what bubblewrap reads from `--args`.
 
@@ -53,6 +54,7 @@ def arguments(
         chosen: names of those that the client has set itself: they stay as they are.
         cwd: working directory, inside of the view.
         tty: whether the command has a terminal, of which its own session is made inside.
+        resolver_fd: file that says who resolves names there; `None` = the host's own.
 
     Raises:
         InvalidRequest: a NUL is in a path or variable, or the name of a variable is none.
@@ -67,7 +69,7 @@ def arguments(
         *_devices(size),
         *_processes(host.masks, minimal),
         *_own_folders(size, own),
-        *_resolver(permissions.network, host),
+        *_resolver(permissions.network, host, resolver_fd),
         *_mounts(view.mounts, numbers),
         *((b"--remount-ro", b"/run") if b"/run" in own else ()),
         *((b"--remount-ro", b"/") if minimal else ()),
@@ -154,9 +156,11 @@ def _own_folders(size: bytes, folders: Collection[bytes]) -> list[bytes]:
     return [*result, *((b"--perms", b"755", b"--tmpfs", b"/run") if b"/run" in folders else ())]
 
 
-def _resolver(network: Network, host: Host) -> list[bytes]:
+def _resolver(network: Network, host: Host, fd: int | None) -> list[bytes]:
     if host.resolver is None or network.mode not in ("internet", "host"):
         return []
+    if fd is not None:
+        return [b"--ro-bind-data", b"%d" % fd, host.resolver[1]]
     return [b"--ro-bind-try", *host.resolver]
 
 

@@ -68,6 +68,10 @@ class Proxy:
         self._listener.close()
         self._tell_due()
 
+    def fileno(self) -> int:
+        """Return the listener's descriptor, -1 once it is closed."""
+        return self._listener.fileno()
+
     async def wait_closed(self) -> None:
         """Wait until nothing of this proxy is left. Cancelled, it ends all the same."""
         if self._tasks:

@@ -34,6 +34,7 @@ TUN = "/dev/net/tun"
 PASSED = {"netns": 3, "userns": 4, "exit": 5, "ready": 6}
 """Descriptors that it is given, by name, and their numbers."""
 HELD = "internet"
+_ENDING = ".net"
 
 RESOLV_CONF = b"nameserver 10.0.2.3\n"
 """The sandbox's /etc/resolv.conf: it asks the host's name servers, on the host's loopback too."""
@@ -79,7 +80,12 @@ def argv(program: bytes, *, is_root: bool) -> tuple[bytes, ...]:
 
 def companion_of(process_id: str) -> str:
     """Return the id by which the keeper knows the network of a process."""
-    return f"{process_id}.net"
+    return process_id + _ENDING
+
+
+def is_companion(process_id: str) -> bool:
+    """Tell whether an id is that of a network."""
+    return process_id.endswith(_ENDING)
 
 
 def has_loopback(fib_trie: str) -> bool:

@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import errno
 import os
+import shutil
 import signal
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from execzmq.errors import (
     NotExecutable,
     WorkingDirectoryMissing,
 )
+from execzmq.keeper import landlock
 from execzmq.keeper.tree import descendants
 from execzmq.types.params import ExecParams, Limits, SandboxIntent, TtySize
 from tests.backends.lives import last_life, life
@@ -308,6 +312,26 @@ async def test_limits_are_told_and_hold() -> None:
         assert set(applied["limits_enforced"]) == {"memory", "file_size", "descriptors"}
         result = end_of(await all_events(process))
         assert result.cause == "oom" or b"MemoryError" in output_of(await all_events(process))
+
+
+@pytest.mark.skipif(shutil.which("perl", path="/usr/bin") is None, reason="needs perl")
+@pytest.mark.parametrize("tty", [False, True])
+async def test_abstract_sockets_of_the_host_escape_48(tty: bool) -> None:
+    """In the host's network a command does not reach them where the kernel can hold them back; it is told."""
+    code = r"socket(S, 1, 1, 0); connect(S, pack('Sa*', 1, qq(\0).shift)) or $! and print $!+0, qq(\n)"
+    async with private() as backend:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(b"\0execzmq-%d" % os.getpid())
+            server.listen()
+            name = server.getsockname()[1:]
+            params = confined(words("/usr/bin/perl", "-e", code, name, tty=tty), network="host")
+            process = await backend.start(params)
+            said = output_of(await all_events(process)).split()
+        applied = (await process.info()).sandbox
+        assert applied is not None
+        is_held_back = landlock.can_scope()
+        assert said == ([b"%d" % errno.EPERM] if is_held_back else [])
+        assert applied["network"]["abstract_sockets"] == ("own" if is_held_back else "host")
 
 
 async def test_a_sandbox_goes_on_under_the_next_server(folder: Path, root: Path) -> None:

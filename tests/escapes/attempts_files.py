@@ -33,7 +33,11 @@ FILES = (
         "10",
         "create a protected path that does not exist yet",
         "cd $WS; mkdir .codex; echo x > .codex/config.toml; ln -s $OUT .agents; echo x > .vscode",
-        lambda r: bool({".codex/config.toml", ".agents", ".vscode"} & r.site.files()),
+        lambda r: (
+            (r.site.ws / ".codex/config.toml").exists()
+            or (r.site.ws / ".agents").is_symlink()
+            or (r.site.ws / ".vscode").is_file()
+        ),
     ),
     Attempt(
         "C68",

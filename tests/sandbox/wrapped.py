@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from execzmq.sandbox.model import Access
+from execzmq.sandbox.wrapper import find
 
 TMP_BYTES = 8 << 20
 ETC = "alternatives group hosts ld.so.cache ld.so.conf ld.so.conf.d nsswitch.conf passwd resolv.conf ssl"
@@ -47,7 +48,7 @@ def run(bare: Bare, script: str, cwd: Path, env: Mapping[str, str]) -> subproces
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env={},
-            executable="/usr/bin/bwrap",
+            executable=find().path,
             cwd="/",
             pass_fds=[program],
             timeout=50,
