@@ -67,7 +67,7 @@ class Siege:
             await _warm(backend)
             starts = [asyncio.ensure_future(backend.start(self.start_of(one))) for one in ids]
             await pass_time(self.chance.uniform(0, MOST_DELAY))
-            await asyncio.to_thread(self.strike, fault)
+            await self.strike(fault)
             self.look(ids)
             for start in starts:
                 start.cancel()
@@ -80,26 +80,26 @@ class Siege:
         self.counts["started"] += len(ids)
         self.counts["ran"] += sum(did_run(self.root, one) for one in ids)
 
-    def strike(self, fault: str) -> None:
+    async def strike(self, fault: str) -> None:
         """Do one fault."""
         if fault == "stop":
             self.server.signal(signal.SIGSTOP)
-            time.sleep(self.chance.uniform(0, MOST_DELAY))
+            await pass_time(self.chance.uniform(0, MOST_DELAY))
             if self.chance.random() < 0.5:
                 self.server.signal(signal.SIGCONT)
-                time.sleep(self.chance.uniform(0, MOST_DELAY))
+                await pass_time(self.chance.uniform(0, MOST_DELAY))
             fault = "server"
         keepers = keepers_of(self.server.state) if fault in ("keeper", "both") else []
         if fault in ("server", "both"):
             self.server.signal(signal.SIGKILL)
         if fault == "replace":
-            before, self.server = self.server, ServerProcess("t", ("--replace",))
-            before.wait()
+            before, self.server = self.server, await asyncio.to_thread(ServerProcess, "t", ("--replace",))
+            await asyncio.to_thread(before.wait)
         for pid in keepers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if fault in ("server", "both"):
-            self.server.wait()
+            await asyncio.to_thread(self.server.wait)
 
     def look(self, ids: list[str]) -> None:
         """Check every command that runs."""
@@ -138,7 +138,7 @@ class Siege:
         """End everything, and find that nothing is left."""
         self.server.close()
         assert not confinement.groups_of(self.server.state)
-        assert not [path for path in self.root.iterdir() if not path.name.startswith("ran-")]
+        assert not [path for path in self.root.iterdir() if not path.name.startswith(("ran-", "begun-"))]
         print(self.counts)
 
 
