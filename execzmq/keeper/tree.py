@@ -13,7 +13,7 @@ import time
 
 _LOOKS = 3
 """Times that one looks for who was being forked at the last look."""
-_STILL = ([], [b"T"], [b"t"], [b"Z"], [b"X"])
+_STILL: tuple[list[bytes], ...] = ([], [b"T"], [b"t"], [b"Z"], [b"X"])
 """States in which a process has no more children."""
 _STOP_SECONDS, _LOOK_AGAIN = 0.1, 0.0005
 """How long a process that was stopped may need to stand still, which takes as long as its system call."""
