@@ -18,6 +18,7 @@ import pytest
 from execzmq.client.remote import RemoteBackend
 from execzmq.errors import ExecZMQError
 from execzmq.types.params import ExecParams, Limits, SandboxIntent
+from execzmq.types.results import ProcessInfo
 from tests.commands import shell, words
 from tests.end_to_end import confinement
 from tests.end_to_end.confinement import FILE_SIZE, MEMORY, PROCESSES, did_run, faults_of, seen
@@ -113,7 +114,7 @@ class Siege:
     async def settle(self, ids: list[str]) -> None:
         """Find that nothing waits for ever, that what has failed has not run; end all."""
         async with self.server.backend() as backend:
-            states = {one.process_id: one for one in await backend.list_processes()}
+            states = await _states(backend)
             for process_id in ids:
                 await _until(partial(_is_past, process_id))
                 info = states.get(process_id)
@@ -153,6 +154,16 @@ async def _warm(backend: RemoteBackend) -> None:
 
 async def _until(condition: Callable[[], bool]) -> None:
     await asyncio.to_thread(wait_until, condition, 10.0)
+
+
+async def _states(backend: RemoteBackend) -> dict[str, ProcessInfo]:
+    """Return what there is, when nothing is being started."""
+    async with deadline(20):
+        while True:
+            found = {one.process_id: one for one in await backend.list_processes()}
+            if all(one.state != "starting" for one in found.values()):
+                return found
+            await pass_time(0.02)
 
 
 def _is_past(process_id: str) -> bool:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 ASK = """
 exec 3<>/dev/tcp/127.0.0.1/3128
-printf 'CONNECT %s HTTP/1.1\\r\\n\\r\\n' "$1" >&3
+printf 'CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n' "$1" "$1" >&3
 read -r -t 20 line <&3
 echo "$2 $line"
 exec 3<&-
