@@ -12,7 +12,8 @@ from execzmq.sandbox.cgroup_plan import prefix_of
 MEMORY, PROCESSES, FILE_SIZE = 200 << 20, 20, 1 << 20
 """Limits of every command here."""
 LINE = """
-{ ulimit -f; grep Seccomp: /proc/self/status; grep -c : /proc/net/dev; touch /nosuch 2>&1; } > ran-$0
+{ ulimit -f; grep Seccomp: /proc/self/status; grep -c : /proc/net/dev; touch /nosuch 2>&1; } > begun-$0
+mv begun-$0 ran-$0
 while :; do sleep 0.05; done
 """
 """Writes what it finds to a file in its root, then stays; `$0` is its id."""
@@ -87,8 +88,8 @@ def did_run(root: Path, process_id: str) -> bool:
     try:
         found = (root / f"ran-{process_id}").read_text()
     except FileNotFoundError:
-        return False
-    assert not found or _RAN.fullmatch(found), found
+        return (root / f"begun-{process_id}").exists()
+    assert _RAN.fullmatch(found), found
     return True
 
 
