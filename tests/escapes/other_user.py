@@ -21,7 +21,7 @@ UID = 65533
 """A user who has no name and no files; `nobody` may have some."""
 
 _UNUSED = ("site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "config-*", "*.a")
-_TOOLS = ("mypy*", "*mypyc*", "ruff*", "pip", "pip-*", "setuptools*", "_editable_impl_*", "__pycache__")
+_TOOLS = ("mypy*", "*mypyc*", "ruff*", "pip", "pip-*", "setuptools*", "_editable_impl_*")
 _TREE = ("execzmq", "tests", "pyproject.toml")
 
 
@@ -88,7 +88,8 @@ def _copy_tree(source: Path, target: Path, unused: tuple[str, ...]) -> None:
 
 
 def _copy(source: str | Path, target: str | Path) -> None:
-    shutil.copyfile(source, target)
+    # With its times: else what was compiled would not count, and each start would compile all anew.
+    shutil.copy2(source, target)
     os.chmod(target, 0o755 if os.stat(source).st_mode & 0o111 else 0o644)
 
 
