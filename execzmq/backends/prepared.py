@@ -25,8 +25,9 @@ from execzmq.sandbox.model import Permissions, View
 from execzmq.sandbox.sight import Sight
 from execzmq.types.params import ExecParams
 
-_ARGUMENTS, _STATUS, _GATE, _FILTER, _FIRST_SOURCE = 3, 4, 5, 6, 7
-"""Numbers of the descriptors in the wrapper."""
+_ARGUMENTS, _STATUS, _GATE, _FILTER, _FIRST_SOURCE = range(600, 605)
+"""Numbers of the descriptors in the wrapper. High ones are free in most keepers, where a start that takes no
+other numbers there is the cheaper; with all that a view can have they stay below 1024."""
 _FOLDER = b"/"
 """Working directory of the wrapper: it must hold no file system of the client's."""
 
