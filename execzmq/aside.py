@@ -5,8 +5,8 @@ Not the loop's pool: at its end a loop waits without a limit for what runs there
 
 from __future__ import annotations
 
+import _thread
 import asyncio
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
@@ -26,7 +26,7 @@ async def aside(work: Callable[[], T], seconds: float, drop: Callable[[T], objec
     Raises:
         TimeoutError: it takes longer. What `work` raises.
     """
-    done = _begin(work, "execzmq-aside", drop)
+    done = _begin(work, drop)
     async with asyncio.timeout(seconds):
         return await done
 
@@ -36,12 +36,10 @@ class Aside(Generic[T]):
 
     Args:
         work: what is done; runs in a thread.
-        name: of the thread.
     """
 
-    def __init__(self, work: Callable[[], T], name: str) -> None:
+    def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
-        self._name = name
         self._under_way: asyncio.Future[T] | None = None
 
     async def do(self) -> T:
@@ -50,12 +48,12 @@ class Aside(Generic[T]):
         Raises whatever the work does.
         """
         if self._under_way is None or self._under_way.done():
-            self._under_way = _begin(self._work, self._name, None)
+            self._under_way = _begin(self._work, None)
             self._under_way.add_done_callback(_retrieve)
         return await asyncio.shield(self._under_way)
 
 
-def _begin(work: Callable[[], T], name: str, drop: Callable[[T], object] | None) -> asyncio.Future[T]:
+def _begin(work: Callable[[], T], drop: Callable[[T], object] | None) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -68,7 +66,8 @@ def _begin(work: Callable[[], T], name: str, drop: Callable[[T], object] | None)
             if not _tell(loop, _succeed, done, value, drop) and drop is not None:
                 drop(value)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    # Not `threading.Thread`: its `start` waits for the first step, for which a busy machine takes long.
+    _thread.start_new_thread(run, ())
     return done
 
 

@@ -28,7 +28,7 @@ SERVE = (sys.executable, "-X", "faulthandler", "-m", "execzmq", "serve")
 class ServerProcess:
     """A server that runs: `execzmq serve --name NAME`, its log in a file."""
 
-    def __init__(self, name: str, options: tuple[str, ...]) -> None:
+    def __init__(self, name: str, options: tuple[str, ...], inherited: tuple[int, ...] = ()) -> None:
         self.name = name
         self.state = connection.state_folder(name)
         self.log = Path(os.environ["HOME"]) / f"{name}.log"
@@ -39,7 +39,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(told,),
+                pass_fds=(told, *inherited),
                 start_new_session=True,
             )
         os.close(told)

@@ -135,7 +135,7 @@ class Cells:
         around = _around(applied)
         first, command = (spawned.fds.pop(name, -1) for name in (FIRST, COMMAND))
         others = {name: spawned.fds.pop(name) for name in (TOLD, PROXY, HELD) if name in spawned.fds}
-        if first >= 0 and command < 0 and (command := command_in(pid_of(first), spawned.pidfd)) >= 0:
+        if first >= 0 and command < 0 and (command := command_in(pid_of(first))) >= 0:
             self._keeper().hold(process.spec.key, COMMAND, command)
         if PROXY in others:
             self.proxies.serve(process, os.dup(others[PROXY]), around)

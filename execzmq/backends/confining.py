@@ -174,7 +174,8 @@ class Confiner:
             undoing.pop_all()
             killing.pop_all()
         if command >= 0:
-            keeper.hold(key, COMMAND, command)
+            with contextlib.suppress(OSError):  # the next server finds it by its number inside
+                keeper.hold(key, COMMAND, command)
         return self.cells.take_in(process, spawned.pid, first, command, around, others)
 
     async def _let_go(

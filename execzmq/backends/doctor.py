@@ -45,7 +45,7 @@ class Examiner:
     """
 
     def __init__(self, folder: Path, further: Callable[[], Iterable[Finding]] = tuple) -> None:
-        self._examining = Aside(lambda: [*examine(folder), *further()], "execzmq-doctor")
+        self._examining = Aside(lambda: [*examine(folder), *further()])
 
     async def examine(self) -> list[Finding]:
         """Return what `examine` does; cancelling leaves the look to the others who wait for it."""

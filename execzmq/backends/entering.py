@@ -12,7 +12,6 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from execzmq.backends.wrapper_status import WrapperStatus
-from execzmq.keeper.pidfds import is_over
 from execzmq.keeper.tree import parent_of
 
 SECONDS = 15.0
@@ -21,6 +20,8 @@ _LOOK_AGAIN = 0.001
 _SLOWEST = 0.02
 _MOST_WORDS = 64 * 1024
 _CMDLINE = 4096
+_COMMAND = 2
+"""Process id of the command in its sandbox, in which bubblewrap itself is 1."""
 
 
 class NotExecuted(Exception):
@@ -95,27 +96,31 @@ async def _executed(status: WrapperStatus, first_pid: int, before: Collection[by
         pause = min(2 * pause, _SLOWEST)
 
 
-def command_in(first_pid: int, wrapper: int) -> int:
-    """Return the pidfd of the command in a sandbox, -1 where it has ended.
-
-    Args:
-        wrapper: pidfd of the wrapper, which ends with the command: the sandbox's first process may have got
-            another child since.
-    """
+def command_in(first_pid: int) -> int:
+    """Return the pidfd of the command in a sandbox, -1 where it has ended."""
     pid = child_of(first_pid)
-    pidfd = -1 if pid is None else _pidfd_of(pid, first_pid)
-    if pidfd >= 0 and is_over(wrapper):
-        os.close(pidfd)
-        return -1
-    return pidfd
+    return -1 if pid is None else _pidfd_of(pid, first_pid)
 
 
 def child_of(pid: int) -> int | None:
-    """Return the oldest child of a process, `None` where it has none."""
+    """Return the first process that the first one of a sandbox has made, `None` where it is not there.
+
+    Jobs that have lost their parent are its children too: the command alone is number 2 inside.
+    """
     with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
-        words = file.read(64).split()
-        return int(words[0]) if words else None
+        for word in file.read().split():
+            if _number_inside(int(word)) == _COMMAND:
+                return int(word)
     return None
+
+
+def _number_inside(pid: int) -> int:
+    """Return the process id that a process has in its own namespace, 0 where it has ended."""
+    with suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"NSpid:"):
+                return int(line.split()[-1])
+    return 0
 
 
 def is_executed(pid: int, before: Collection[bytes]) -> bool:

@@ -70,7 +70,8 @@ async def verdict_of(process: ManagedProcess, around: Circumstances, status: int
         found = await aside(partial(judge, ending, Host()), _SECONDS)
     except TimeoutError:
         return Verdict()
-    return Verdict(found.cause, found.confidence, tuple(map(str, found.evidence)))
+    confidence = found.confidence if found.cause == "sandbox_denied" else ""
+    return Verdict(found.cause, confidence, tuple(map(str, found.evidence)))
 
 
 def _ending_of(process: ManagedProcess, around: Circumstances, code: int) -> Ending:

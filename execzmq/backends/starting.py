@@ -122,7 +122,8 @@ class Starter:
     ) -> tuple[ManagedProcess, Outcome[None]]:
         backend = self._backend
         instance = int.from_bytes(os.urandom(8))
-        budget = params.log_budget or backend.settings.log_budget
+        wanted = params.log_budget if prepared is None else prepared.permissions.output_bytes
+        budget = wanted or backend.settings.log_budget
         cwd = backend.cwd_of(params)
         applied = None if prepared is None else prepared.applied
         spec = spec_of(params, process_id, instance, cwd, budget, session, digest, backend.clock(), applied)

@@ -21,6 +21,7 @@ _JOURNAL = "placeholders"
 _SECONDS = 10.0
 _LAST_SECONDS = 3.0
 """Time that a look at the machine and its file systems may take, and that of the last one."""
+_FIRST_PAUSE = 0.2
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 """Seconds between two tries, while other sandboxes are being started or need the same."""
 
@@ -38,6 +39,7 @@ class Sweeper:
         self._placeholders = Placeholders(os.fsencode(folder / _JOURNAL), lock)
         self._run = run
         self._is_sweeping = False
+        self._released = asyncio.Event()
 
     @property
     def paths(self) -> frozenset[bytes]:
@@ -60,6 +62,7 @@ class Sweeper:
     def release(self, key: str) -> None:
         """Remove, soon, what nobody needs after this sandbox. Idempotent."""
         self._placeholders.release(key)
+        self._released.set()
         self._poke()
 
     async def aclose(self) -> None:
@@ -76,14 +79,25 @@ class Sweeper:
     async def _sweep(self) -> None:
         pause = _PAUSE
         try:
+            await asyncio.sleep(_FIRST_PAUSE)  # what ends about now is one look at the machine
             while self._placeholders.has_left:
                 with contextlib.suppress(TimeoutError):
                     await aside(self._placeholders.sweep, _SECONDS)
                 if self._placeholders.has_left:
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    pause = await self._wait(pause)
         finally:
             self._is_sweeping = False
+
+    async def _wait(self, pause: float) -> float:
+        """Wait until it is worth another try; return the next pause, which begins anew with each release."""
+        self._released.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._released.wait()
+        if not self._released.is_set():
+            return min(2 * pause, _LONGEST_PAUSE)
+        await asyncio.sleep(_PAUSE)  # those that end together are one try
+        return _PAUSE
 
 
 def has_journal(folder: Path) -> bool:

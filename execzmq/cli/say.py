@@ -63,6 +63,9 @@ def notice(process_id: str, event: Notice) -> None:
     elif event.kind == "recovered":
         lost = data.get("dropped_bytes")
         line(f"{process_id}: the disk takes output again{f'; {lost:,} bytes were lost' if lost else ''}")
+    elif event.kind == "network_denied":
+        host = f"{data.get('host')}:{data.get('port')}"
+        line(f"{process_id}: its sandbox may not reach {host} ({data.get('reason')}); --allow-host allows it")
     else:
         line(f"{process_id}: {event.kind} {data}")
 
@@ -120,6 +123,9 @@ def end(process_id: str, result: ExitResult) -> int:
         line(f"how {process_id} ended is not known ({result.cause}): {cure}")
     elif result.returncode is None:
         line(f"{process_id} is over, but how it ended is not known ({result.cause}); see `execzmq doctor`")
+    elif result.cause == "sandbox_denied":
+        seen = f": {result.evidence[0]}" if result.evidence else ""
+        line(f"{process_id} was denied something by its sandbox{seen}; --explain tells what is allowed")
     elif result.cause not in ("exited", "signaled"):
         line(f"{process_id} ended: {result}")
     if result.held_open_by:

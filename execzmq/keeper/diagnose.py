@@ -41,7 +41,8 @@ def explain(launch: Launch, step: str, number: int) -> SpawnError:
     if step == "exec":
         return _explain_cwd(launch) or _explain_exec(launch, number)
     if step == "cwd":
-        return _explain_cwd(launch) or _other(f"cannot enter {_shown_cwd(launch)}", "cwd_denied", number)
+        cwd = _shown_cwd(launch)
+        return _explain_cwd(launch) or _other(f"cannot enter {cwd}", "cwd_denied", number, cwd=cwd)
     if step == "limits":
         return _other("a limit cannot be set", "limit_refused", number)
     return _other(f"the start failed at {step!r}", "spawn_failed", number, step=step)

@@ -64,8 +64,8 @@ def signal_group(pidfd: int, pid: int, signo: int) -> None:
         pidfd: of the command; -1 on a system that has none.
 
     Raises:
-        ProcessLookupError: nobody is in the group, or the command was reaped and this kernel cannot tell
-            whose group it is. PermissionError: all of them are another user's.
+        ProcessLookupError: nobody is in the group, or nobody knows which it is, or the command was reaped and
+            this kernel cannot tell whose group it is. PermissionError: all of them are another user's.
     """
     if sys.platform == "linux" and pidfd != -1:
         try:
@@ -75,6 +75,8 @@ def signal_group(pidfd: int, pid: int, signo: int) -> None:
             if error.errno != errno.EINVAL:
                 raise
         signal.pidfd_send_signal(pidfd, 0)  # until it is reaped its number is its own
+    if pid <= 0:  # which would be this process's own group
+        raise ProcessLookupError(errno.ESRCH, "the process group is not known")
     os.killpg(pid, signo)
 
 

@@ -105,7 +105,7 @@ class Probe:
     def __init__(self, build: Build, secrets: Sequence[bytes] = ()) -> None:
         self._build = build
         self._secrets = tuple(secrets)
-        self._looking = Aside(self.look, "execzmq-probe")
+        self._looking = Aside(self.look)
         self._passed: Wrapper | None = None
 
     def look(self) -> Report:

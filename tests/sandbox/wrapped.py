@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from execzmq.sandbox.model import Access
+from execzmq.sandbox.wrapper import find
 
 TMP_BYTES = 8 << 20
 ETC = "alternatives group hosts ld.so.cache ld.so.conf ld.so.conf.d nsswitch.conf passwd resolv.conf ssl"
@@ -47,7 +48,7 @@ def run(bare: Bare, script: str, cwd: Path, env: Mapping[str, str]) -> subproces
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env={},
-            executable="/usr/bin/bwrap",
+            executable=find().path,
             cwd="/",
             pass_fds=[program],
             timeout=50,
@@ -58,7 +59,7 @@ def run(bare: Bare, script: str, cwd: Path, env: Mapping[str, str]) -> subproces
 
 def _arguments(bare: Bare, program: int) -> Iterator[str]:
     yield from ["--unshare-user", "--disable-userns", "--unshare-ipc", "--unshare-pid", "--unshare-uts"]
-    yield from ["--hostname", "sandbox", "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session"]
+    yield from ["--hostname", "localhost", "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session"]
     if not bare.has_network:
         yield "--unshare-net"
     yield from _base(bare)

@@ -1,0 +1,103 @@
+"""Arrange that tests run as an ordinary user, who cannot enter the home of who runs them.
+
+Owns a folder with a copy of interpreter, packages and tree that the user can read, and another that is the
+user's own. No user needs to exist: a number is enough.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.escapes.site import base_folder
+from tests.support import REPOSITORY
+
+UID = 65533
+"""A user who has no name and no files; `nobody` may have some."""
+
+_UNUSED = ("site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "config-*", "*.a")
+_TOOLS = ("mypy*", "*mypyc*", "ruff*", "pip", "pip-*", "setuptools*", "_editable_impl_*", "__pycache__")
+_TREE = ("execzmq", "tests", "pyproject.toml")
+
+
+class Copy:
+    """A tree that the user can read and run below `top`, and a home."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self.home = top / "home"
+        self._python = top / "python"
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        self._fill(version)
+        self.home.mkdir(mode=0o700)
+        os.chown(self.home, UID, UID)
+        self.program = self._python / "bin" / version
+
+    def _fill(self, version: str) -> None:
+        """Copy what is needed, all of it to be read by everyone."""
+        program = self._python / "bin" / version
+        program.parent.mkdir(parents=True)
+        _copy(os.path.realpath(sys.executable), program)
+        standard, own = Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib"))
+        _copy_tree(standard, self._python / "lib" / version, _UNUSED)
+        for library in Path(sys.base_prefix, "lib").glob("libpython*.so*"):
+            _copy(library, self._python / "lib" / library.name)
+        _copy_tree(own, self.top / "packages", _TOOLS)
+        for name in _TREE:
+            source, target = REPOSITORY / name, self.top / "tree" / name
+            if source.is_dir():
+                _copy_tree(source, target, ())
+            else:
+                _copy(source, target)
+
+    def run(self, *words: str, seconds: float) -> "subprocess.CompletedProcess[str]":
+        """Run the copied Python in the copied tree as that user, with nothing of this one's variables."""
+        env = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": f"{self.top / 'tree'}:{self.top / 'packages'}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "LD_LIBRARY_PATH": str(self._python / "lib"),
+            "EXECZMQ_TEST_TIMESCALE": os.environ.get("EXECZMQ_TEST_TIMESCALE", "1"),
+        }
+        return subprocess.run(
+            [str(self.program), *words],
+            env=env,
+            cwd=self.top / "tree",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+            user=UID,
+            group=UID,
+            extra_groups=(),
+        )
+
+
+def _copy_tree(source: Path, target: Path, unused: tuple[str, ...]) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*unused), copy_function=_copy)
+    for folder, _, _ in os.walk(target):
+        os.chmod(folder, 0o755)
+
+
+def _copy(source: str | Path, target: str | Path) -> None:
+    shutil.copyfile(source, target)
+    os.chmod(target, 0o755 if os.stat(source).st_mode & 0o111 else 0o644)
+
+
+@contextlib.contextmanager
+def other_user() -> Iterator[Copy]:
+    """A copy meanwhile. Only root can have one."""
+    top = Path(tempfile.mkdtemp(prefix="xz-", dir=base_folder()))
+    try:
+        top.chmod(0o755)
+        yield Copy(top)
+    finally:
+        shutil.rmtree(top)
