@@ -394,6 +394,23 @@ async def test_the_verdict_on_what_ended_between_two_servers(
         assert (result.exit_code, result.cause, result.confidence) == (1, "sandbox_denied", "high")
 
 
+async def test_a_job_that_was_left_goes_on_under_the_next_server_c66(folder: Path, root: Path) -> None:
+    """The end of the command is told once, and `closed` when the job has ended."""
+    line = "(until [ -e go ]; do sleep 0.01; done; echo late) & echo main; exit 4"
+    async with life(folder) as backend:
+        process = await backend.start(confined(shell(line, process_id="s"), root))
+        await process.wait("exited", 10)
+    async with life(folder) as backend:
+        assert (await (await backend.attach("s")).info()).state == "exited"
+    (root / "go").touch()
+    async with last_life(folder) as backend:
+        events = await all_events(await backend.attach("s"))
+        assert output_of(events) == b"main\nlate\n"
+        assert kinds_of(events) == ["started", "output", "exited", "output", "closed"]
+        assert end_of(events).exit_code == 4
+        await nothing_is_left(backend)
+
+
 @pytest.mark.parametrize("keeper_ends", [False, True])
 async def test_a_limit_that_struck_between_two_servers(folder: Path, root: Path, keeper_ends: bool) -> None:
     """What the control group has counted meanwhile is known; then it goes."""
