@@ -156,7 +156,7 @@ class OutputLog:
 
     def room(self, stream: Stream) -> int:
         """Return the bytes that can be added to the pending ones before they must become an event."""
-        return max(0, self.store.largest_event - self.pending(stream))
+        return self.store.room(self.pending(stream), are_on_disk=self._data[stream].end > self.ends[stream])
 
     def ends_at(self, seq: int) -> dict[str, int]:
         """Return the end of each stream after the event `seq`.

@@ -44,12 +44,16 @@ class LogStore:
         self.trouble: OSError | None = None
         self._memory = memory
 
-    @property
-    def largest_event(self) -> int:
-        """Return the bytes of the largest output event that is made now."""
-        return MAX_EVENT if self.trouble is None else self._memory.largest_event
-
     # Output that is no event yet
+
+    def room(self, pending: int, *, are_on_disk: bool) -> int:
+        """Return the bytes that can be added to the `pending` ones before they must become an event.
+
+        Nothing goes to memory beside bytes that `are_on_disk`: an event is wholly in one of the two.
+        """
+        if self.trouble is None:
+            return max(0, MAX_EVENT - pending)
+        return 0 if are_on_disk else max(0, self._memory.largest_event - pending)
 
     def splice(self, stream: str, fd: int, limit: int) -> int:
         """Move up to `limit` bytes from the pipe `fd`; see OutputLog."""

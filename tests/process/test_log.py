@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from execzmq.process.index import RECORD_SIZE, Kind
@@ -35,11 +35,15 @@ STEP = (
     | st.tuples(st.just("crash"), st.just(0) | st.integers(1, RECORD_SIZE))
     | st.tuples(st.just("check"), st.integers(0, 400), st.integers(0, 8000), st.integers(1, 50))
 )
+FULL_BETWEEN = [("burst", "stdout", 75), ("disk", 701), ("feed", "stdout", 1)]
+"""Bytes of stdout are pending on a disk that has no room any more for an event of stderr."""
 
 
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.integers(0, 2**32), st.lists(STEP, max_size=30))
+@example(0, [*FULL_BETWEEN, ("burst", "stderr", 1), ("feed", "stdout", 1)])
+@example(0, [*FULL_BETWEEN, ("burst", "stderr", 99), ("burst", "stdout", 1)])
 def test_any_history_is_told_whole_c61(seed: int, steps):
     """Any mix of output, events, loss and crashes: seqs 1..n, each byte once or in exactly one `Dropped`."""
     root = Path(tempfile.mkdtemp(dir=os.environ["XDG_STATE_HOME"]))

@@ -13,6 +13,7 @@ import execzmq
 from execzmq.process.index import RECORD_SIZE
 from execzmq.process.log import Dropped, OutputLog
 from execzmq.settings import KIB, MAX_EVENT, MIB
+from tests.disk import fill_disk
 from tests.process.log_model import STREAMS, Model
 from tests.process.logs import FIRST, STARTED, add_output, end_seq, numbers, read_all, reopen
 from tests.support import child
@@ -223,6 +224,33 @@ def test_a_record_that_the_disk_does_not_take_is_held(log: OutputLog, monkeypatc
     entries, output = read_all(reopen(log))
     assert output == b"firstsecond"
     assert [end_seq(entry) for entry in entries] == [1, 2, 3, 4]
+
+
+def test_bytes_pending_on_disk_are_an_event_before_memory_takes_more_x03(
+    log: OutputLog, monkeypatch: pytest.MonkeyPatch
+):
+    """The record of the other stream found no room: these bytes count, and come, before those in memory."""
+    log.feed("stdout", b"disk")
+    log.feed("stderr", b"other")
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        assert log.commit("stderr", 2.0) is not None
+        assert (log.pending("stdout"), log.room("stdout")) == (4, 0)
+        with pytest.raises(ValueError, match="more bytes"):
+            log.feed("stdout", b"memory")
+        first = log.commit("stdout", 2.0)
+        log.feed("stdout", b"memory")
+        assert log.pending("stdout") == 6
+        second = log.commit("stdout", 2.0)
+    assert first is not None
+    assert second is not None
+    assert (first.length, second.length, second.offset, log.pending("stdout")) == (4, 6, 4, 0)
+    told = read_all(log)
+    assert told[1] == b"otherdiskmemory"
+    assert log.recover()
+    again = reopen(log)
+    assert (read_all(again), again.damaged) == (told, False)
+    again.close()
 
 
 @pytest.mark.parametrize("rest", [b"", b"end"])
