@@ -100,7 +100,7 @@ class Shortage:
             self.refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     def close(self) -> None:
-        """Try the disk a last time, and stop; idempotent. Nobody is told any more."""
+        """Try the disk a last time, with all that was read, and stop; idempotent. Of that nobody is told."""
         if self._timer is None:
             return
         self._timer.cancel()
@@ -108,6 +108,7 @@ class Shortage:
         self._reserve.release()
         self._catch_up()
         for process in self._processes:
+            process.streams.flush()
             if not process.log.recover():
                 break
         self._processes.clear()

@@ -197,6 +197,26 @@ async def test_an_end_in_memory_is_written_later_x03(
     rig.close()
 
 
+async def test_bytes_that_are_no_event_yet_are_written_at_the_close_x03(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in memory only, and gone from the pipe: a later life has them as an event."""
+    monkeypatch.setattr("execzmq.process.streams.GATHER_TIME", 1000.0)
+    rig = Rig(short_tmp)
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        rig.write(b"held")
+        async with deadline(5):
+            while not rig.process.log.pending("stdout"):  # noqa: ASYNC110  # no event tells it
+                await asyncio.sleep(0)
+    rig.shortage.close()
+    again = OutputLog.open(rig.process.log.folder, 1, MIB)
+    assert (again.damaged, again.ends["stdout"]) == (False, 4)
+    assert output_of(payloads.events_of(again.page(0))) == b"held"
+    again.close()
+    rig.close()
+
+
 @pytest.mark.usefixtures("hurried")
 async def test_a_full_disk_is_not_written_by_others_x03(
     short_tmp: Path, caplog: pytest.LogCaptureFixture
