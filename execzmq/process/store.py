@@ -125,7 +125,7 @@ class LogStore:
     def drop_held(self, keep_after: int | None) -> None:
         """Drop the oldest output beyond what may be held, but none after the event `keep_after`."""
         for record in self.tail.drop(keep_after):
-            self.files.dropped[record.stream] += record.length
+            self.files.give_up(record)
 
     @property
     def is_full(self) -> bool:
