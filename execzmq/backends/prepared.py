@@ -179,6 +179,7 @@ class Prepared:
             passed=passed,
             gate="gate",
             joins=() if self.cgroup is None else self.cgroup.joins,
+            detached=True,
             scoped=self.permissions.network.mode == "host" and landlock.can_scope(),
         )
 

@@ -72,7 +72,7 @@ def _start(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> S
         if launch.gate is not None:
             release = os.dup(streams.theirs[launch.passed[launch.gate]])
             undoing.callback(os.close, release)
-        if launch.tty is not None or launch.limits or launch.passed or launch.scoped or not vfork.IS_KNOWN:
+        if _needs_fork(launch):
             pid = _start_forked(launch, streams, limit)
         else:
             pid = vfork.start(launch, streams.theirs, limit)
@@ -81,6 +81,11 @@ def _start(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> S
         spawned = Spawned(pid, os.pidfd_open(pid), streams.ours, release)
         undoing.pop_all()
     return spawned
+
+
+def _needs_fork(launch: Launch) -> bool:
+    by_hand = launch.limits or launch.passed or launch.scoped or launch.detached
+    return bool(launch.tty is not None or by_hand or not vfork.IS_KNOWN)
 
 
 def _start_forked(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> int:
@@ -116,6 +121,7 @@ def _plan(launch: Launch, streams: Streams, limit: DescriptorLimit | None, repor
         limits=limits,
         joins=launch.joins,
         scoped=launch.scoped,
+        detached=launch.detached,
         report=report,
     )
 
