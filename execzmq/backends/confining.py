@@ -37,6 +37,7 @@ from execzmq.sandbox.applied import applied_of
 from execzmq.sandbox.bwrap import PROXY_PORT
 from execzmq.sandbox.layers import is_within
 from execzmq.sandbox.model import Permissions, View
+from execzmq.sandbox.mounted import gets_mounts
 from execzmq.sandbox.paths import view_of
 from execzmq.sandbox.wrapper import Wrapper, require_outside
 from execzmq.types.finding import Finding
@@ -94,7 +95,7 @@ class Confiner:
             limits.check(plan, self.cells.cgroups.reason)
         try:
             look = partial(self._look, permissions, wrapper, self.cells.sweeper)
-            view, starting = await aside(look, _LOOK_SECONDS, _drop)
+            view, starting, gets = await aside(look, _LOOK_SECONDS, _drop)
         except TimeoutError:
             words = f"its folders were not found within {_LOOK_SECONDS:.0f} s: does a file system not answer?"
             raise SandboxUnavailable(words, reason="slow_folders") from None
@@ -106,17 +107,19 @@ class Confiner:
             abstract_sockets="host" if reaches_host_sockets(permissions) else "own",
         )
         chosen = () if params.env_policy is None else tuple(map(os.fsencode, params.env_policy.set))
-        return Prepared(permissions, view, os.fsencode(wrapper.path), self._host, applied, starting, chosen)
+        path = os.fsencode(wrapper.path)
+        return Prepared(permissions, view, path, self._host, applied, starting, gets, chosen)
 
-    def _look(self, permissions: Permissions, wrapper: Wrapper, sweeper: Sweeper) -> tuple[View, int]:
+    def _look(self, permissions: Permissions, wrapper: Wrapper, sweeper: Sweeper) -> tuple[View, int, bool]:
         with contextlib.ExitStack() as undoing:
             starting = sweeper.starting()
             undoing.callback(os.close, starting)
             view = view_of(with_own_code(permissions), server_dirs=self._hidden, placeholders=sweeper.paths)
             undoing.callback(view.close)
             require_outside(wrapper, view.roots)
+            found = view, starting, gets_mounts()
             undoing.pop_all()
-        return view, starting
+        return found
 
     def occupy(self, key: str, prepared: Prepared) -> None:
         """Take what a sandbox needs on the disk and in the kernel before it is started.
@@ -240,7 +243,7 @@ def with_own_code(permissions: Permissions) -> Permissions:
     return dataclasses.replace(permissions, readable=(*permissions.readable, *kept))
 
 
-def _drop(found: tuple[View, int]) -> None:
+def _drop(found: tuple[View, int, bool]) -> None:
     found[0].close()
     os.close(found[1])
 

@@ -38,6 +38,7 @@ class Prepared:
 
     Attributes:
         applied: what is told of the sandbox.
+        gets_mounts: the host's later mounts would come into the sandbox, if they were not kept from it.
         starting: descriptor that keeps what others have left on the disk.
         chosen: names of variables that the client sets itself.
         cgroup: which the wrapper joins, `None` where there is none.
@@ -52,6 +53,7 @@ class Prepared:
     host: Host
     applied: dict[str, Any]
     starting: int
+    gets_mounts: bool
     chosen: tuple[bytes, ...] = ()
     cgroup: Cgroup | None = None
     sight: Sight = field(init=False)
@@ -180,6 +182,7 @@ class Prepared:
             passed=passed,
             gate="gate",
             joins=() if self.cgroup is None else self.cgroup.joins,
+            detached=self.gets_mounts,
             scoped=self.permissions.network.mode == "host" and landlock.can_scope(),
         )
 

@@ -16,7 +16,7 @@ import termios
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn, TypeVar
 
-from execzmq.keeper import landlock, signals
+from execzmq.keeper import landlock, mounts, signals
 
 T = TypeVar("T")
 
@@ -31,6 +31,7 @@ class Plan(NamedTuple):
         limits: number of a resource to its (soft, hard) pair.
         joins: files of control groups to write itself to.
         scoped: nothing is to be reached through abstract sockets or signals that it has not made itself.
+        detached: its mounts are to be its own.
         report: gets the step and errno of a failure.
     """
 
@@ -44,6 +45,7 @@ class Plan(NamedTuple):
     limits: list[tuple[int, tuple[int, int]]]
     joins: Sequence[bytes]
     scoped: bool
+    detached: bool
     report: int
 
 
@@ -65,6 +67,7 @@ def become(plan: Plan) -> NoReturn:
         _in_step("cwd", _enter_folder, plan)
         _join_groups(plan)
         _in_step("limits", _set_limits, plan)
+        _in_step("mounts", _detach, plan)
         _in_step("scope", _enter_scope, plan)
         _in_step("exec", _execute, plan)
     except _StepFailed as exc:
@@ -148,6 +151,11 @@ def _set_limits(plan: Plan) -> None:
             resource.setrlimit(name, pair)
         except ValueError as exc:  # what resource makes of EPERM and EINVAL
             raise PermissionError(errno.EPERM, str(exc)) from exc
+
+
+def _detach(plan: Plan) -> None:
+    if plan.detached:
+        mounts.detach()
 
 
 def _enter_scope(plan: Plan) -> None:

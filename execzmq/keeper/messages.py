@@ -13,9 +13,9 @@ from typing import Any
 from execzmq.keeper.launch import SEGMENT_BYTES, Environment, Launch, Limit, SpawnError, Tty, entries_of
 
 PROTOCOL_VERSION = 3
-"""2: `segment_bytes` of `spawn`, `adopt`, `exit` without a status. 3: `gate`, `joins` and `scoped` of
-`spawn`, no `held`, a terminal that does not control, `listen`. Each end answers and reads the older ones
-too."""
+"""2: `segment_bytes` of `spawn`, `adopt`, `exit` without a status. 3: `gate`, `joins`, `scoped` and
+`detached` of `spawn`, no `held`, a terminal that does not control, `listen`. Each end answers and reads the
+older ones too."""
 
 PROXY = "proxy"
 """Name under which a listener in a command's own network is held with the command."""
@@ -153,6 +153,7 @@ def spawn_message(launch: Launch) -> Message:
         "gate": launch.gate,
         "joins": [text(path) for path in launch.joins],
         "scoped": launch.scoped,
+        "detached": launch.detached,
         "fds": list(launch.descriptor_names),
     }
 
@@ -185,6 +186,7 @@ def launch_from(message: Message) -> Launch:
             gate=message.get("gate"),
             joins=tuple([raw(path) for path in message.get("joins", ())]),
             scoped=bool(message.get("scoped", False)),
+            detached=bool(message.get("detached", False)),
         )
     except (TypeError, ValueError, AttributeError, LookupError) as exc:
         raise MessageError("bad_message", f"spawn: {exc}", "spawn", message["id"]) from exc

@@ -116,6 +116,7 @@ def _plan(launch: Launch, streams: Streams, limit: DescriptorLimit | None, repor
         limits=limits,
         joins=launch.joins,
         scoped=launch.scoped,
+        detached=launch.detached,
         report=report,
     )
 

@@ -55,9 +55,10 @@ class Copy:
             else:
                 _copy(source, target)
 
-    def run(self, *words: str, seconds: float) -> "subprocess.CompletedProcess[str]":
-        """Run the copied Python in the copied tree as that user, with nothing of this one's variables."""
-        env = {
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the user's variables; nothing of this one's is among them."""
+        return {
             "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
@@ -66,9 +67,12 @@ class Copy:
             "LD_LIBRARY_PATH": str(self._python / "lib"),
             "EXECZMQ_TEST_TIMESCALE": os.environ.get("EXECZMQ_TEST_TIMESCALE", "1"),
         }
+
+    def run(self, *words: str, seconds: float) -> "subprocess.CompletedProcess[str]":
+        """Run the copied Python in the copied tree as that user."""
         return subprocess.run(
             [str(self.program), *words],
-            env=env,
+            env=self.env,
             cwd=self.top / "tree",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -76,6 +76,7 @@ def test_golden_spawn_is_what_a_launch_writes() -> None:
         gate="block",
         joins=(b"/g/x\xff/tasks",),
         scoped=True,
+        detached=True,
     )
     lines = [line for where, line in PACKETS if where == "from_server"]
     assert encode(spawn_message(full)) in lines
