@@ -6,8 +6,9 @@ Pure: names and values are bytes, as Unix has them, and nothing here reads the v
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import translate
+from functools import lru_cache
 from typing import cast
 
 from execzmq.errors import InvalidRequest, LimitExceeded
@@ -105,8 +106,14 @@ def _matching(names: Iterable[bytes], patterns: Iterable[str]) -> set[bytes]:
     if steps > _MOST_STEPS:
         message = "the variables are too many for the patterns of env_policy: shorten one of the two"
         raise LimitExceeded(message, limit=_MOST_STEPS, value=steps)
-    matchers = [re.compile(translate(pattern)).match for pattern in wanted]
+    matchers = [_matcher(pattern) for pattern in wanted]
     return {name for name, text in texts.items() if any(matcher(text) for matcher in matchers)}
+
+
+@lru_cache(maxsize=256)
+def _matcher(pattern: str) -> Callable[[str], object]:
+    """Return what matches a pattern; those of the profiles come with every start."""
+    return re.compile(translate(pattern)).match
 
 
 def _check_all(env: Mapping[bytes, bytes]) -> None:
