@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,10 @@ from tests.support import deadline, wait_until
 pytestmark = pytest.mark.slow
 
 
+SEEN = (os.fsencode(sys.prefix), os.fsencode(sys.base_prefix))
+"""What the tests' interpreter needs, also where it lies in a `/tmp`."""
+
+
 @contextlib.asynccontextmanager
 async def private() -> AsyncIterator[LocalBackend]:
     """Have a backend of one's own."""
@@ -61,7 +66,7 @@ def root(home_root: Path) -> Path:
 
 def confined(params: ExecParams, root: Path | None = None, **more: Any) -> ExecParams:
     """Return the same start in a sandbox."""
-    profile, roots = ("read-only", ()) if root is None else ("workspace-write", (os.fsencode(root),))
+    profile, roots = ("read-only", SEEN) if root is None else ("workspace-write", (os.fsencode(root),))
     values = {name: getattr(params, name) for name in params.__slots__}
     cwd = b"/" if root is None else os.fsencode(root)
     return ExecParams(**{**values, "sandbox": SandboxIntent(profile, roots, **more), "cwd": cwd})
