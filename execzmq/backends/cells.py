@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from execzmq.backends import internet, orphans
-from execzmq.backends.confined import COMMAND, FIRST, TOLD, Confined, pid_of
+from execzmq.backends.confined import COMMAND, FIRST, Confined, pid_of
 from execzmq.backends.entering import command_in
 from execzmq.backends.internet import Companion
 from execzmq.backends.judging import Circumstances, verdict_of
@@ -134,7 +134,7 @@ class Cells:
             return
         around = _around(applied)
         first, command = (spawned.fds.pop(name, -1) for name in (FIRST, COMMAND))
-        others = {name: spawned.fds.pop(name) for name in (TOLD, PROXY, HELD) if name in spawned.fds}
+        others = {name: spawned.fds.pop(name) for name in (PROXY, HELD) if name in spawned.fds}
         if first >= 0 and command < 0 and (command := command_in(pid_of(first))) >= 0:
             self._keeper().hold(process.spec.key, COMMAND, command)
         if PROXY in others:

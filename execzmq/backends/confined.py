@@ -16,9 +16,8 @@ from execzmq.keeper.messages import INSIDE, SANDBOX
 from execzmq.keeper.pidfds import exit_status, is_over
 from execzmq.process.confinement import Leader
 
-FIRST, COMMAND, TOLD = SANDBOX, INSIDE, "told"
-"""Names by which a keeper holds the pidfd of the sandbox's first process, that of the command in it, and the
-end of the pipe that the wrapper tells its state to: it must not die of telling that to nobody."""
+FIRST, COMMAND = SANDBOX, INSIDE
+"""Names by which a keeper holds the pidfd of the sandbox's first process, and that of the command in it."""
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _BY_SIGNAL = 128

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from execzmq.aside import aside
 from execzmq.backends import entering, internet
 from execzmq.backends.cells import Cells, word_of
-from execzmq.backends.confined import COMMAND, FIRST, TOLD, Confined, close_all, pid_of
+from execzmq.backends.confined import COMMAND, FIRST, Confined, close_all, pid_of
 from execzmq.backends.judging import Circumstances
 from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
@@ -164,10 +164,9 @@ class Confiner:
                 undoing.callback(os.close, first)
                 killing.callback(_kill, first)
                 keeper.hold(key, FIRST, first)
-                keeper.hold(key, TOLD, status.fileno())
                 around = await self._set_up(process, prepared, first, killing)
                 undoing.callback(around.close)
-                others = _others(status, around)
+                others = _others(around)
                 undoing.callback(close_all, others)
                 command = await self._let_go(key, prepared, spawned, status, first, killing)
             except entering.NotExecuted as failure:
@@ -248,9 +247,9 @@ def _drop(found: tuple[View, int, bool]) -> None:
     os.close(found[1])
 
 
-def _others(status: WrapperStatus, around: Circumstances) -> dict[str, int]:
+def _others(around: Circumstances) -> dict[str, int]:
     """Return copies of what a keeper must hold of a sandbox, besides who is in it."""
-    found = {TOLD: status.fileno()}
+    found: dict[str, int] = {}
     if around.proxy is not None:
         found[PROXY] = around.proxy.fileno()
     if around.companion is not None:

@@ -20,6 +20,8 @@ from execzmq.process.segments import segment_size
 from execzmq.process.spec import ProcessSpec
 
 _WRAPPER = "bwrap"
+_LOOKS = (0.0, 0.2, 1.0, 3.0)
+"""Seconds before each look for what a dead keeper had just forked: it has its mark from its execution on."""
 _AT_ONCE = 16
 """Logs that are written without looking at the loop in between."""
 
@@ -53,15 +55,20 @@ async def hand_over(keeper: KeeperClient, processes: Iterable[ManagedProcess]) -
 
 async def end_unreachable(spec: ProcessSpec, scanner: TreeScanner) -> None:
     """End what may wait at its gate, or have passed it, without a keeper: the mark in its env tells it."""
-    await tree.kill(Scope(0, mark=spec.key.encode(), session_over=True), scanner)
+    scope = Scope(0, mark=spec.key.encode(), session_over=True)
+    for pause in _LOOKS:
+        await asyncio.sleep(pause)
+        await tree.kill(scope, scanner)
 
 
 async def end_waiting(spec: ProcessSpec, scanner: TreeScanner) -> None:
     """End what waits at its gate still, where nobody is left to let it go; what has passed it goes on."""
     scope = Scope(0, mark=spec.key.encode(), session_over=True)
-    family = await scanner.family(scope)
-    if all(_is_wrapper(member.command) for member in family.members):
-        await tree.kill(scope, scanner)
+    for pause in _LOOKS:
+        await asyncio.sleep(pause)
+        family = await scanner.family(scope)
+        if all(_is_wrapper(member.command) for member in family.members):
+            await tree.kill(scope, scanner)
 
 
 def _is_wrapper(command: str) -> bool:

@@ -85,7 +85,7 @@ class Prepared:
             files["gate"] = _gate()
             if self._resolver is not None:
                 files["resolver"] = memory_file("execzmq-resolver", slirp.RESOLV_CONF)
-            self._status, files["status"] = os.pipe()
+            self._status, files["status"] = _pipe()
         except BaseException:
             _close_all(files.values())
             raise
@@ -200,11 +200,23 @@ def check_confinable(params: ExecParams) -> None:
 
 def _gate() -> int:
     """Return a pipe that is open for reading and writing: whatever ends, its end is never seen there."""
+    reader, gate = _pipe()
+    os.close(reader)
+    return gate
+
+
+def _pipe() -> tuple[int, int]:
+    """Return a pipe whose writing end is one for reading too: who tells something there never dies of it.
+
+    A wrapper that dies before its sandbox is made leaves a process that waits for ever.
+    """
     reader, writer = os.pipe()
     try:
-        return os.open(f"/proc/self/fd/{reader}", os.O_RDWR | os.O_CLOEXEC)
-    finally:
+        return reader, os.open(f"/proc/self/fd/{reader}", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
         os.close(reader)
+        raise
+    finally:
         os.close(writer)
 
 

@@ -43,10 +43,6 @@ class WrapperStatus:
         """Let who waits for news look by itself."""
         self._news.set()
 
-    def fileno(self) -> int:
-        """Return the descriptor, -1 once it is closed."""
-        return self._fd
-
     def close(self) -> None:
         """Close the descriptor; idempotent."""
         if self._fd >= 0:

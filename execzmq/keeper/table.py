@@ -121,6 +121,8 @@ class Record:
     def kill(self) -> None:
         """End the command and its process group at once."""
         if self.has_ended:
+            if not self.released:
+                tree.kill_left(self.pid)  # a wrapper that dies early leaves who waits for it
             return
         if self.adopted:
             # Somebody else reaps it: only the pidfd tells that the number is still its own.

@@ -15,8 +15,8 @@ _LOOKS = 3
 """Times that one looks for who was being forked at the last look."""
 _STILL: tuple[list[bytes], ...] = ([], [b"T"], [b"t"], [b"Z"], [b"X"])
 """States in which a process has no more children."""
-_STOP_SECONDS, _LOOK_AGAIN = 0.1, 0.0005
-"""How long a process that was stopped may need to stand still, which takes as long as its system call."""
+_STOP_SECONDS, _LOOK_AGAIN = 1.0, 0.0005
+"""How long a process may need to stand still, which takes as long as its system call, and a busy machine."""
 
 
 def parent_of(pid: int) -> int:
@@ -75,6 +75,15 @@ def _wait_stopped(pid: int) -> None:
     end = time.monotonic() + _STOP_SECONDS
     while _stat(pid)[:1] not in _STILL and time.monotonic() < end:
         time.sleep(_LOOK_AGAIN)
+
+
+def kill_left(session: int) -> None:
+    """Send KILL to whom the leader of a session has left: who has lost its parent is this process's child."""
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        _, parent, _, found = (*_stat(pid)[:4], b"", b"", b"", b"")[:4]
+        if pid != session and (parent, found) == (b"%d" % os.getpid(), b"%d" % session):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def kill_descendants(ancestor: int) -> bool:

@@ -126,7 +126,7 @@ class Siege:
         async with self.server.backend() as backend:
             states = await _states(backend)
             for process_id in ids:
-                await _until(partial(_is_past, process_id))
+                await _until(partial(_is_past, process_id), partial(_described, process_id, states))
                 info = states.get(process_id)
                 if info is None or info.state == "failed":
                     assert not did_run(self.root, process_id), (process_id, info)
@@ -163,8 +163,26 @@ async def _warm(backend: RemoteBackend) -> None:
             await pass_time(0.02)
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    await asyncio.to_thread(wait_until, condition, 10.0)
+async def _until(condition: Callable[[], bool], describe: Callable[[], str] = str) -> None:
+    try:
+        await asyncio.to_thread(wait_until, condition, 10.0)
+    except TimeoutError as error:
+        raise AssertionError(describe()) from error
+
+
+def _described(process_id: str, states: dict[str, ProcessInfo]) -> str:
+    """Say what is known of a command, for who looks for a fault."""
+    found = [f"{one.pid} of {_stat(one.pid)}: {one.words[0]!r}" for one in seen(process_id.encode())]
+    info = states.get(process_id)
+    return f"{process_id}: {info and (info.state, info.failure, info.result)}; {found}"
+
+
+def _stat(pid: int) -> str:
+    """Return state, parent, group and session of a process, and where it waits."""
+    with contextlib.suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
+        return f"{stat} {Path(f'/proc/{pid}/syscall').read_text().split()[:2]}"
+    return "gone"
 
 
 async def _states(backend: RemoteBackend) -> dict[str, ProcessInfo]:
