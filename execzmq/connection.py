@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import pwd
 import stat
 import sys
 from collections.abc import Iterator
@@ -204,10 +205,23 @@ def socket_folder(name: str) -> Path:
 def hidden_folders() -> list[Path]:
     """Return where servers of this user have their sockets, state and connection files: no sandbox sees them.
 
-    Those of other Jupyter kernels are among them, which would run what they are sent.
+    Those of other Jupyter kernels are among them, which would run what they are sent; and the places of servers
+    that were started with other variables than these.
     """
     sockets, state = socket_folder(DEFAULT_NAME).parent, _xdg("XDG_STATE_HOME", ".local/state") / "execzmq"
-    return [sockets, state, jupyter_runtime_folder()]
+    usual = [f"/run/user/{os.getuid()}/execzmq", f"/tmp/execzmq-{os.getuid()}"]
+    for home in dict.fromkeys((Path.home(), Path(os.path.expanduser(f"~{_user_name()}")))):
+        usual += [home / ".local/state/execzmq", home / ".local/share/jupyter/runtime"]
+    folders = [sockets, state, jupyter_runtime_folder(), *map(Path, usual)]
+    return list(dict.fromkeys(folder for folder in folders if folder.is_absolute()))
+
+
+def _user_name() -> str:
+    """Return the name under which the system knows this user, empty where it does not."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def shared_folder() -> Path:

@@ -115,12 +115,6 @@ def _matching(names: Iterable[bytes], patterns: Iterable[str]) -> set[bytes]:
     return {name for name, text in texts.items() if any(matcher(text) for matcher in matchers)}
 
 
-@lru_cache(maxsize=256)
-def _matcher(pattern: str) -> Callable[[str], object]:
-    """Return what matches a pattern; those of the profiles come with every start."""
-    return re.compile(translate(pattern)).match
-
-
 def _check_all(env: Mapping[bytes, bytes]) -> None:
     """Check all variables; the ones are looked at singly only where all together are not in order."""
     names = b"".join(env)
