@@ -17,9 +17,10 @@ TOOLS = {
     "bwrap": "bubblewrap",
     "bzip2": "bzip2",
     "curl": "curl",
-    "gcc": "gcc",
+    "gcc": "gcc libc6-dev",
     "git": "git",
     "ip": "iproute2",
+    "less": "less",
     "make": "make",
     "nft": "nftables",
     "node": "nodejs",
@@ -28,13 +29,17 @@ TOOLS = {
     "patch": "patch",
     "perl": "perl",
     "python3": "python3",
+    "script": "bsdutils",
     "slirp4netns": "slirp4netns",
     "sqlite3": "sqlite3",
     "ssh-keygen": "openssh-client",
     "strace": "strace",
     "systemd-analyze": "systemd",
+    "tmux": "tmux",
+    "top": "procps",
     "unshare": "util-linux",
     "unzip": "unzip",
+    "vim": "vim",
     "wget": "wget",
     "xz": "xz-utils",
     "zip": "zip",
@@ -105,17 +110,19 @@ def install(python: str) -> None:
 def find_tools() -> None:
     """Install the tools that are missing, where root can; else say which tests will be skipped."""
     if missing_packages() and os.geteuid() == 0 and shutil.which("apt-get"):
-        add = ["install", "--yes", "--no-install-recommends", *missing_packages()]
-        if not apt_get(add):  # where no lists of packages are there, or old ones
+        add = ["install", "--yes", "--no-install-recommends"]
+        if not apt_get([*add, *missing_packages()]):  # where no lists of packages are there, or old ones
             apt_get(["update"])
-            apt_get(add)
+            for name in missing_packages():  # one that is not to be had keeps no other away
+                apt_get([*add, name])
     if missing_packages():
         print(f"tests will skip what needs these packages, which are not installed: {missing_packages()}")
 
 
 def missing_packages() -> list[str]:
     """Return the packages of the tools that are not here."""
-    return sorted({name for tool, name in TOOLS.items() if not shutil.which(tool, path=TOOLS_PATH)})
+    missing = (names for tool, names in TOOLS.items() if not shutil.which(tool, path=TOOLS_PATH))
+    return sorted({name for names in missing for name in names.split()})
 
 
 def apt_get(words: list[str]) -> bool:

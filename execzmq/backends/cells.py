@@ -62,13 +62,15 @@ class Cells:
         self._cells: dict[str, _Cell] = {}
         self._groups: Cgroups | None = None
         self._found: dict[str, Cgroup] = {}
+        self._unseen: set[str] = set()
 
     @property
     def cgroups(self) -> Cgroups:
         """Return where control groups are made; those of an earlier life that nobody needs are gone then."""
         if self._groups is None:
             self._groups = Cgroups.find(self._identity)
-            self._found = self._groups.recover([word_of(key) for key in self._cells]).known
+            needed = [word_of(key) for key in (*self._cells, *self._unseen)]
+            self._found = self._groups.recover(needed).known
         return self._groups
 
     @property
@@ -90,7 +92,7 @@ class Cells:
             key, companion = self._companions.popitem()
             companion.close()
             self._keeper().abandon(key)
-        if self._cells or has_journal(self._folder):
+        if self._cells or self._unseen or has_journal(self._folder):
             _ = self.sweeper, self.cgroups
 
     async def hand_over(self, keeper: KeeperClient, processes: Iterable[ManagedProcess]) -> int:
@@ -130,8 +132,7 @@ class Cells:
         """Take over the sandbox of a command that an earlier life of the backend has confined."""
         if (applied := process.spec.sandbox) is None:
             return
-        enforced = frozenset(applied["limits_enforced"])
-        around = Circumstances(permissions_from(applied), sight_from(applied), enforced)
+        around = _around(applied)
         first, command = (spawned.fds.pop(name, -1) for name in (FIRST, COMMAND))
         others = {name: spawned.fds.pop(name) for name in (TOLD, PROXY, HELD) if name in spawned.fds}
         if first >= 0 and command < 0 and (command := command_in(pid_of(first))) >= 0:
@@ -166,6 +167,21 @@ class Cells:
             )
             verdict = verdict._replace(evidence=(*verdict.evidence, words))
         process.exited(end._replace(status=status), verdict)
+
+    def end_unseen(self, process: ManagedProcess, end: End) -> None:
+        """Tell a process, soon, how the command in its sandbox has ended, and all in it, without a server."""
+        self._unseen.add(process.spec.key)
+        self._run(self._judge_unseen(process, end))
+
+    async def _judge_unseen(self, process: ManagedProcess, end: End) -> None:
+        key, applied = process.spec.key, process.spec.sandbox
+        assert applied is not None
+        around = _around(applied)
+        around.cgroup = self._left(key, around)
+        process.ended_unseen(end, await verdict_of(process, around, end.status))
+        self._unseen.discard(key)
+        if around.cgroup is not None:
+            await around.cgroup.remove()
 
     def _left(self, key: str, around: Circumstances) -> Cgroup | None:
         """Return the control group that an earlier life has made, if there is one."""
@@ -228,6 +244,12 @@ class Cells:
         if cell.around.cgroup is not None:
             self._run(cell.around.cgroup.remove())
         then()
+
+
+def _around(applied: dict[str, Any]) -> Circumstances:
+    """Return what surrounds a command, as far as an earlier life has told it."""
+    enforced = frozenset(applied["limits_enforced"])
+    return Circumstances(permissions_from(applied), sight_from(applied), enforced)
 
 
 def word_of(key: str) -> str:

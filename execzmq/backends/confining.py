@@ -25,9 +25,8 @@ from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
 from execzmq.backends.records import start_record
 from execzmq.backends.sweeping import Sweeper
-from execzmq.backends.trying import attempt
+from execzmq.backends.trying import hidden_from_sandboxes, probe_of
 from execzmq.backends.wrapper_status import WrapperStatus
-from execzmq.connection import hidden_folders
 from execzmq.errors import SandboxUnavailable, SpawnFailed
 from execzmq.keeper import landlock
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
@@ -39,8 +38,6 @@ from execzmq.sandbox.bwrap import PROXY_PORT
 from execzmq.sandbox.layers import is_within
 from execzmq.sandbox.model import Permissions, View
 from execzmq.sandbox.paths import view_of
-from execzmq.sandbox.probe import Attempt, Probe
-from execzmq.sandbox.profile_store import profiles_path
 from execzmq.sandbox.wrapper import Wrapper, require_outside
 from execzmq.types.finding import Finding
 from execzmq.types.params import ExecParams
@@ -62,14 +59,9 @@ class Confiner:
 
     def __init__(self, backend: LocalBackend, keeper: Callable[[], KeeperClient]) -> None:
         self.cells = Cells(backend.folder, backend.run_task, keeper)
-        hidden = (backend.folder, *hidden_folders(), profiles_path().parent)
-        self._hidden = [os.fsencode(path) for path in hidden]
+        self._hidden = hidden_from_sandboxes(backend.folder)
         self._backend = backend
-        known = (backend.folder / name for name in ("connection.json", "key"))
-        self.probe = Probe(self._attempt, [os.fsencode(path) for path in known if path.exists()])
-
-    def _attempt(self) -> contextlib.AbstractContextManager[Attempt]:
-        return attempt(self._hidden, self._host, self._backend.offer.home)
+        self.probe = probe_of(backend.folder, backend.offer.home, lambda: self._host)
 
     def findings(self) -> list[Finding]:
         """Look whether sandboxes can be enforced here, and which limits; takes some seconds at most."""

@@ -32,7 +32,7 @@ def examine(folder: Path) -> list[Finding]:
         _descriptors(),
         _processes(),
         _user(),
-        _landlock(),
+        landlock_finding(),
     ]
 
 
@@ -127,7 +127,8 @@ def _user() -> Finding:
     return Finding("user", True, text)
 
 
-def _landlock() -> Finding:
+def landlock_finding() -> Finding:
+    """Tell what a sandbox in this host's network reaches."""
     abi = landlock.abi()
     if landlock.can_scope():
         return Finding("Landlock", True, f"ABI {abi}: also with network=host no abstract socket is reached")

@@ -14,7 +14,7 @@ from typing import Any
 from execzmq.backends.launching import explain_plain, launch_of, memory_file
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.errors import InvalidRequest
-from execzmq.keeper import landlock
+from execzmq.keeper import landlock, mounts
 from execzmq.keeper.launch import Launch, Tty
 from execzmq.process.environ import MARK_NAME, build_env
 from execzmq.process.spec import ProcessSpec
@@ -25,8 +25,9 @@ from execzmq.sandbox.model import Permissions, View
 from execzmq.sandbox.sight import Sight
 from execzmq.types.params import ExecParams
 
-_ARGUMENTS, _STATUS, _GATE, _FILTER, _FIRST_SOURCE = 3, 4, 5, 6, 7
-"""Numbers of the descriptors in the wrapper."""
+_ARGUMENTS, _STATUS, _GATE, _FILTER, _FIRST_SOURCE = range(600, 605)
+"""Numbers of the descriptors in the wrapper. High ones are free in most keepers, where a start that takes no
+other numbers there is the cheaper; with all that a view can have they stay below 1024."""
 _FOLDER = b"/"
 """Working directory of the wrapper: it must hold no file system of the client's."""
 
@@ -179,7 +180,7 @@ class Prepared:
             passed=passed,
             gate="gate",
             joins=() if self.cgroup is None else self.cgroup.joins,
-            detached=True,
+            detached=mounts.are_shared(),
             scoped=self.permissions.network.mode == "host" and landlock.can_scope(),
         )
 

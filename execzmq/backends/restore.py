@@ -125,7 +125,7 @@ def _restore_one(
     if spawned is not None:
         _adopt(backend, process, spawned, lacks_output)
     elif not process.life.is_over:
-        _end_alone(process, _exit_left(backend, spec))
+        _end_alone(backend, process, _exit_left(backend, spec))
         if spec.sandbox is not None:
             end_rest = orphans.end_unreachable if process.life is Life.FAILED else orphans.end_waiting
             backend.run_task(end_rest(spec, backend.scanner))
@@ -278,7 +278,7 @@ def _adopt(
         backend.run_task(orphans.hand_over(backend.keeper, [process]))
 
 
-def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
+def _end_alone(backend: LocalBackend, process: ManagedProcess, end: ProcessExit | None) -> None:
     """Record the end of a command that nobody has any more; if the keeper left no word, it is not known.
 
     One that has no event was never started: its keeper ended in order, or is here and does not know it.
@@ -286,9 +286,11 @@ def _end_alone(process: ManagedProcess, end: ProcessExit | None) -> None:
     process.ending.started_at = process.ending.started_at or process.spec.requested_at
     if end is not None:
         told = _end_of(end)
-        if process.spec.sandbox is not None and not end.inner:
-            told = told._replace(status=unfolded(told.status))
-        process.ended_unseen(told)
+        if process.spec.sandbox is None:
+            process.ended_unseen(told)
+        else:
+            status = told.status if end.inner else unfolded(told.status)
+            backend.confiner.cells.end_unseen(process, told._replace(status=status))
         process.scope.session_over = True  # jobs of it may live, known by the mark in their env
     elif process.log.last_seq == 0:
         process.spawn_failed(_not_started())

@@ -23,7 +23,10 @@ _LAST_SECONDS = 3.0
 """Time that a look at the machine and its file systems may take, and that of the last one."""
 _FIRST_PAUSE = 0.2
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-"""Seconds between two tries, while other sandboxes are being started or need the same."""
+"""Seconds before a look, which takes some milliseconds of the next start where one command follows another,
+and between two, while other sandboxes are being started or need the same."""
+_TURN = 0.01
+"""Seconds until it is one's turn to look, where another one looks."""
 
 
 class Sweeper:
@@ -66,10 +69,14 @@ class Sweeper:
         self._poke()
 
     async def aclose(self) -> None:
-        """Try a last time, when nothing is run any more; what is left then is for the next life."""
-        if self._placeholders.has_left:
-            with contextlib.suppress(TimeoutError):
-                await aside(self._placeholders.sweep, _LAST_SECONDS)
+        """Look a last time, when nothing is run any more; what is left then is for the next life."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_SECONDS):
+                # A look that was cancelled goes on in its thread, and others look too: each keeps all out.
+                while self._placeholders.has_left:
+                    if await aside(self._placeholders.sweep, _LAST_SECONDS):
+                        return
+                    await asyncio.sleep(_TURN)
 
     def _poke(self) -> None:
         if self._placeholders.has_left and not self._is_sweeping:

@@ -5,19 +5,49 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from execzmq.backends import doctor, internet
+from execzmq.connection import hidden_folders
 from execzmq.sandbox import bwrap, seccomp
-from execzmq.sandbox.host import Host
+from execzmq.sandbox.host import Host, look_up
 from execzmq.sandbox.narrowing import Place, permissions_for
 from execzmq.sandbox.paths import view_of
-from execzmq.sandbox.probe import Attempt
+from execzmq.sandbox.probe import Attempt, Probe
+from execzmq.sandbox.profile_store import ProfileStore, profiles_path
 from execzmq.sandbox.profiles import builtin_profiles
+from execzmq.types.finding import Finding
 from execzmq.types.params import SandboxIntent
 
+_SECRETS = ("connection.json", "key")
 _PROFILE = "workspace-write"
 _ENV = {b"PATH": b"/usr/local/bin:/usr/bin:/bin"}
+
+
+def hidden_from_sandboxes(folder: Path) -> list[bytes]:
+    """Return what no sandbox of the server with this state folder sees."""
+    return [os.fsencode(path) for path in (folder, *hidden_folders(), profiles_path().parent)]
+
+
+def probe_of(folder: Path, home: bytes, host: Callable[[], Host]) -> Probe:
+    """Return what tells whether sandboxes can be enforced here.
+
+    Args:
+        folder: the server's state folder.
+        home: of the server's user.
+        host: looks at this machine.
+    """
+    secrets = [os.fsencode(folder / name) for name in _SECRETS if (folder / name).exists()]
+    return Probe(lambda: attempt(hidden_from_sandboxes(folder), host(), home), secrets)
+
+
+def findings(folder: Path) -> list[Finding]:
+    """Look, without a server, whether one could make sandboxes; takes some seconds at most."""
+    is_root = os.geteuid() == 0
+    probe = probe_of(folder, ProfileStore().home, lambda: look_up(is_root=is_root))
+    return [*probe.look().findings, internet.finding(), doctor.landlock_finding()]
 
 
 @contextlib.contextmanager

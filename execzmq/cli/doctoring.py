@@ -36,7 +36,7 @@ _LITTLE_DISK = 1 * settings.GIB
 @on_option
 @json_option
 def doctor_command(on: str | None, as_json: bool) -> int:
-    """Check versions, folders, modes, limits, server and keeper; say what to do about what is not well.
+    """Check versions, folders, limits, server, keeper and sandboxes; say what to do about what is not well.
 
     The folders, the log and the keeper are those of the server that --on names.
 
@@ -46,7 +46,9 @@ def doctor_command(on: str | None, as_json: bool) -> int:
 
 
 async def _doctor(on: str | None, as_json: bool) -> int:
-    findings = [*_here(_name_of(on)), *await _server(on)]
+    name = _name_of(on)
+    server = await _server(on)
+    findings = [*_here(name), *server, *(() if _has_answered(server) else _sandboxes(name))]
     if as_json:
         say.listing(json.dumps([plain(one) for one in findings], indent=2))
     else:
@@ -55,6 +57,17 @@ async def _doctor(on: str | None, as_json: bool) -> int:
             if not one.ok and one.remedy:
                 say.listing(printable(f"     -> {one.remedy}"))
     return 0 if all(one.ok for one in findings) else 1
+
+
+def _has_answered(server: list[Finding]) -> bool:
+    return len(server) > 1
+
+
+def _sandboxes(name: str) -> list[Finding]:
+    """Try a sandbox here, where there is no server that could."""
+    from execzmq.backends.trying import findings
+
+    return findings(connection.state_folder(name))
 
 
 def _name_of(on: str | None) -> str:

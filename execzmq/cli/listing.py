@@ -40,7 +40,11 @@ async def _ps(on: str | None, show_all: bool, as_json: bool) -> int:
         say.listing(json.dumps([plain(info) for info in shown], indent=2))
         return 0
     now = time.time()
-    for line in table([_HEADS, *(_row(info, now) for info in shown)], width()):
+    rows = [_HEADS, *(_row(info, now) for info in shown)]
+    if any(info.sandbox for info in shown):
+        cells = ("SANDBOX", *map(_sandbox, shown))
+        rows = [(*row[:-1], cell, row[-1]) for row, cell in zip(rows, cells, strict=True)]
+    for line in table(rows, width()):
         say.listing(line)
     return 0
 
@@ -62,6 +66,14 @@ def _row(info: ProcessInfo, now: float) -> tuple[str, ...]:
         size(sum(info.output_bytes.values())),
         command_line(info.argv),
     )
+
+
+def _sandbox(info: ProcessInfo) -> str:
+    """Return how a process is confined: its profile, and its network where it has one."""
+    if info.sandbox is None:
+        return "-"
+    mode = info.sandbox.get("network", {}).get("mode", "none")
+    return str(info.sandbox.get("profile")) + ("" if mode == "none" else f"+{mode}")
 
 
 def _state(info: ProcessInfo) -> str:

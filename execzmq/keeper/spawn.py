@@ -1,8 +1,8 @@
 """From a launch to a running command and our ends of its descriptors, all or nothing.
 
-Owns the start itself. A plain command goes by `vfork`; one that needs a terminal, limits or descriptors
-at given numbers goes by fork and `child`, which can do all but takes longer. It must not know the
-keeper's table or its socket; who calls it reaps.
+Owns the start itself. A plain command goes by `vfork`; one that needs a terminal, limits, control groups or
+descriptors at numbers that are taken goes by fork and `child`, which can do all but takes longer. It must
+not know the keeper's table or its socket; who calls it reaps.
 """
 
 from __future__ import annotations
@@ -72,20 +72,15 @@ def _start(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> S
         if launch.gate is not None:
             release = os.dup(streams.theirs[launch.passed[launch.gate]])
             undoing.callback(os.close, release)
-        if _needs_fork(launch):
-            pid = _start_forked(launch, streams, limit)
-        else:
+        if vfork.can_start(launch, streams.theirs):
             pid = vfork.start(launch, streams.theirs, limit)
+        else:
+            pid = _start_forked(launch, streams, limit)
         undoing.callback(os.waitpid, pid, 0)
         undoing.callback(tree.kill_from, pid)
         spawned = Spawned(pid, os.pidfd_open(pid), streams.ours, release)
         undoing.pop_all()
     return spawned
-
-
-def _needs_fork(launch: Launch) -> bool:
-    by_hand = launch.limits or launch.passed or launch.scoped or launch.detached
-    return bool(launch.tty is not None or by_hand or not vfork.IS_KNOWN)
 
 
 def _start_forked(launch: Launch, streams: Streams, limit: DescriptorLimit | None) -> int:

@@ -9,19 +9,30 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 
 _LOOKS = 3
 """Times that one looks for who was being forked at the last look."""
+_STILL: tuple[list[bytes], ...] = ([], [b"T"], [b"t"], [b"Z"], [b"X"])
+"""States in which a process has no more children."""
+_STOP_SECONDS, _LOOK_AGAIN = 0.1, 0.0005
+"""How long a process that was stopped may need to stand still, which takes as long as its system call."""
 
 
 def parent_of(pid: int) -> int:
     """Return the parent of a process, 0 if there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in parentheses may have spaces and parentheses itself.
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
+        return int(_stat(pid)[1])
+    except (IndexError, ValueError):
         return 0
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return what the kernel tells of a process from its state on; nothing if there is none."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        # The name in parentheses may have spaces and parentheses itself.
+        return file.read().rpartition(b")")[2].split()
+    return []
 
 
 def is_descendant(pid: int, ancestor: int) -> bool:
@@ -52,10 +63,18 @@ def kill_from(pid: int) -> None:
     """Send KILL to a child of this process and to all below it; the child cannot fork meanwhile."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGSTOP)
+        _wait_stopped(pid)
         for _ in range(_LOOKS):
             if kill_descendants(pid):
                 break
         os.kill(pid, signal.SIGKILL)
+
+
+def _wait_stopped(pid: int) -> None:
+    """Wait until a process stands still: one that makes namespaces finishes that, and has a child then."""
+    end = time.monotonic() + _STOP_SECONDS
+    while _stat(pid)[:1] not in _STILL and time.monotonic() < end:
+        time.sleep(_LOOK_AGAIN)
 
 
 def kill_descendants(ancestor: int) -> bool:

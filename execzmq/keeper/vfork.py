@@ -8,15 +8,18 @@ the rest of a start, and posix_spawn(3) would leave two signals ignored. The fun
 from __future__ import annotations
 
 import _posixsubprocess
+import contextlib
+import fcntl
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from execzmq.keeper.descriptors import DescriptorLimit
 from execzmq.keeper.diagnose import candidates, explain
 from execzmq.keeper.launch import Launch, entries_of
 
 IS_KNOWN = sys.version_info < (3, 15)
+_HIGHEST_STREAM = 2
 
 _fork_exec: Callable[..., int] = _posixsubprocess.fork_exec
 # The last argument until 3.13: the child may borrow this process's memory until it executes.
@@ -24,8 +27,20 @@ _ALLOW_VFORK = (True,) if sys.version_info < (3, 14) else ()
 _NONE = -1
 
 
+def can_start(launch: Launch, descriptors: Mapping[int, int]) -> bool:
+    """Tell whether a command needs no more than a session and descriptors, at numbers that are free here."""
+    controls = launch.tty is not None and launch.tty.controls
+    by_hand = launch.limits or launch.joins or launch.scoped or launch.detached
+    if not IS_KNOWN or controls or by_hand:
+        return False
+    return not any(_is_open(number) for number in descriptors if number > _HIGHEST_STREAM)
+
+
 def start(launch: Launch, descriptors: Mapping[int, int], limit: DescriptorLimit | None) -> int:
-    """Start a command that needs no more than a session and its descriptors 0, 1 and 2.
+    """Start a command for which `can_start` holds.
+
+    Args:
+        descriptors: number in the command to descriptor here.
 
     Returns:
         Its process id, which the caller reaps.
@@ -38,7 +53,8 @@ def start(launch: Launch, descriptors: Mapping[int, int], limit: DescriptorLimit
     reader, writer = os.pipe()
     try:
         try:
-            pid = _start(launch, descriptors, limit, (reader, writer))
+            with _placed(descriptors) as numbers:
+                pid = _start(launch, descriptors, limit, (reader, writer), numbers)
         finally:
             os.close(writer)
         report = os.read(reader, 64)
@@ -50,14 +66,37 @@ def start(launch: Launch, descriptors: Mapping[int, int], limit: DescriptorLimit
     return pid
 
 
+@contextlib.contextmanager
+def _placed(descriptors: Mapping[int, int]) -> Iterator[list[int]]:
+    """Have the further descriptors at their numbers here too, as the function in C does not move them."""
+    numbers = sorted(number for number in descriptors if number > _HIGHEST_STREAM)
+    with contextlib.ExitStack() as placed:
+        for number in numbers:
+            os.dup2(descriptors[number], number, inheritable=False)
+            placed.callback(os.close, number)
+        yield numbers
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        fcntl.fcntl(fd, fcntl.F_GETFD)
+    except OSError:
+        return False
+    return True
+
+
 def _start(
-    launch: Launch, descriptors: Mapping[int, int], limit: DescriptorLimit | None, pipe: tuple[int, int]
+    launch: Launch,
+    descriptors: Mapping[int, int],
+    limit: DescriptorLimit | None,
+    pipe: tuple[int, int],
+    numbers: Iterable[int],
 ) -> int:
     arguments = (
         launch.argv if launch.arg0 is None else (launch.arg0, *launch.argv[1:]),
         candidates(launch),
         True,  # close all other descriptors
-        (pipe[1],),
+        tuple(sorted((*numbers, pipe[1]))),
         launch.cwd or b"/",
         entries_of(launch.env),
         # The command's end of each stream; ours close themselves.

@@ -100,6 +100,12 @@ class LogFiles:
         else:
             stream.close()
 
+    def give_up(self, record: Record) -> None:
+        """Count an output event as dropped that was not stored; what an attempt has left of it goes too."""
+        with contextlib.suppress(OSError):  # the disk failed: these bytes stay, and no record speaks of them
+            self.data[record.stream].cut(record.offset)
+        self.dropped[record.stream] += record.length
+
     def _find(self) -> dict[str, list[int]]:
         """Return the numbers in the names of the log's files, by their prefix."""
         found: dict[str, list[int]] = {}

@@ -199,11 +199,11 @@ class ManagedProcess:
             self.log.persist()
             self.disk.check()
 
-    def ended_unseen(self, end: End) -> None:
+    def ended_unseen(self, end: End, verdict: Verdict | None = None) -> None:
         """Record the end of a command that ended, and its streams with it, while nobody was there."""
         if self.life is Life.STARTING:
             self.life = Life.RUNNING
-        self.exited(end)
+        self.exited(end, verdict)
         self._take(Fact.STREAMS_ENDED)
 
     def lost(self) -> None:

@@ -47,7 +47,7 @@ class LogStore:
     # Output that is no event yet
 
     def room(self, pending: int, *, are_on_disk: bool) -> int:
-        """Return the bytes that can be added to the `pending` ones of a stream before they become an event.
+        """Return the bytes that can be added to the `pending` ones before they must become an event.
 
         Nothing goes to memory beside bytes that `are_on_disk`: an event is wholly in one of the two.
         """
@@ -125,7 +125,7 @@ class LogStore:
     def drop_held(self, keep_after: int | None) -> None:
         """Drop the oldest output beyond what may be held, but none after the event `keep_after`."""
         for record in self.tail.drop(keep_after):
-            self.files.dropped[record.stream] += record.length
+            self.files.give_up(record)
 
     @property
     def is_full(self) -> bool:

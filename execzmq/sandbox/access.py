@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from execzmq.sandbox.layers import OWN_FOLDERS
 from execzmq.sandbox.model import Readable
 from execzmq.sandbox.profiles import PermissionProfile, is_within
 
@@ -66,7 +67,10 @@ class Reach:
         kept: dict[bytes, Level] = {}
         for path in sorted(self.places):
             level = self.places[path]
-            says_nothing = read == "host" and level is Level.READ and not _is_inside(path, kept)
+            # What lies in a folder that the command has for itself is not read unless it is named.
+            says_nothing = (
+                read == "host" and level is Level.READ and not _is_inside(path, (*kept, *OWN_FOLDERS))
+            )
             if level is not Level.UNSEEN and not says_nothing:
                 kept[path] = level
         return {wanted: tuple(path for path, level in kept.items() if level is wanted) for wanted in Level}

@@ -17,7 +17,8 @@ from execzmq.sandbox.model import Mount, Network, Permissions, View
 if TYPE_CHECKING:
     from execzmq.sandbox.host import Host
 
-HOSTNAME = b"sandbox"
+HOSTNAME = b"localhost"
+"""A name that resolves: programs that ask for their own address fail otherwise."""
 PROXY_PORT = 3128
 MOST_ARGUMENTS = 8900
 """Bubblewrap takes 9,000, the visible ones among them."""

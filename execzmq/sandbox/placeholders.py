@@ -90,13 +90,18 @@ class Placeholders:
         """Need no more what a sandbox has left; to be called when all of it has ended. Idempotent."""
         self._leaving |= self._held.pop(key, frozenset())
 
-    def sweep(self) -> None:
+    def sweep(self) -> bool:
         """Remove what nobody needs; nothing while a sandbox of this user is being started anywhere.
 
-        What is not an empty folder any more, or a file with other content, is somebody's and stays. Looks at
-        all processes and may wait for a file system: to be called aside of the loop, not twice at a time.
+        Return whether it could be looked: not while one is being started, or another looks. What is not an
+        empty folder any more, or a file with other content, is somebody's and stays. Looks at all processes
+        and may wait for a file system: to be called aside of the loop, not twice at a time.
         """
-        with contextlib.suppress(OSError), _closing(_locked(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)):
+        try:
+            lock = _locked(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        with contextlib.suppress(OSError), _closing(lock):
             wanted = {path for paths in list(self._held.values()) for path in paths}
             free = set(self._leaving) - wanted
             for path in free - mounted_elsewhere(free):
@@ -105,6 +110,7 @@ class Placeholders:
                 self._files.discard(path)
             self._leaving -= wanted
             self._shorten()
+        return True
 
     def recover(self, alive: Collection[str]) -> None:
         """Take over what earlier lives of this server have left; what no sandbox needs now is for `sweep`.

@@ -61,9 +61,17 @@ LEADING_NAMES = (
 """Variables that a sandboxed command does not get besides those of `SECRET_NAMES`: they lead to code of
 others, or to what acts for the user outside of the sandbox."""
 
-_CORE_ENV = EnvPolicy(
-    inherit="core", exclude=(*SECRET_NAMES, *LEADING_NAMES, "TEMP", "TMP"), set={b"TMPDIR": b"/tmp"}
-)
+TEMPORARY = {
+    b"TMPDIR": b"/tmp",
+    b"GOCACHE": b"/tmp/go-cache",
+    b"JUPYTER_RUNTIME_DIR": b"/tmp/jupyter",
+    b"UV_CACHE_DIR": b"/tmp/uv-cache",
+    b"npm_config_cache": b"/tmp/npm-cache",
+}
+"""Where programs write that fail if they cannot: by default in the home, which is read-only. Other caches
+stay where they are, since they are of use also when they can only be read."""
+
+_CORE_ENV = EnvPolicy(inherit="core", exclude=(*SECRET_NAMES, *LEADING_NAMES, "TEMP", "TMP"), set=TEMPORARY)
 
 MINIMAL_HOME = b"/tmp"
 """What `HOME` is where the real one cannot be seen."""

@@ -33,8 +33,9 @@ ABSENT = ("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_reg
 """Answered with ENOSYS, as an old kernel does: no filter sees their arguments, programs have another way."""
 
 MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2}
-MODES |= {"mkdir": 1, "mkdirat": 2, "creat": 1}
-"""Call to the number of its argument that is a file's mode."""
+MODES |= {"creat": 1}
+"""Call to the number of its argument that is a file's mode. A folder is made by mkdir(2) without these bits,
+whatever is asked for: so it is let through, as programs that copy a set-gid folder do ask."""
 CREATING = {"open": (1, 2), "openat": (2, 3)}
 """Call to the numbers of its flags and of its mode, which counts only where the flags make a file."""
 MAKES_FILE = (0o100, 0o20000000)  # O_CREAT, O_TMPFILE

@@ -35,6 +35,7 @@ from tests.commands import (
     until_output,
     words,
 )
+from tests.end_to_end.confinement import groups_of
 from tests.support import deadline, wait_until
 
 pytestmark = pytest.mark.slow
@@ -368,6 +369,69 @@ async def test_a_sandbox_that_ended_between_two_servers(folder: Path, root: Path
         process = await backend.attach("s")
         result = end_of(await all_events(process))
         assert result.signal == signal.SIGKILL
+
+
+@pytest.mark.parametrize("keeper_ends", [False, True])
+async def test_the_verdict_on_what_ended_between_two_servers(
+    folder: Path, root: Path, keeper_ends: bool
+) -> None:
+    """The next server judges as the last would have, also where the keeper has ended too."""
+    line = "echo one; until [ -e go ]; do sleep 0.01; done; touch /etc/nosuch"
+    other = confined(shell("sleep 60", process_id="other"))
+    async with life(folder) as backend:
+        keeper = backend.keeper.pid
+        process = await backend.start(confined(shell(line, process_id="s"), root))
+        await until_output(process, b"one")
+        if not keeper_ends:
+            await backend.start(other)
+        pid = (await process.info()).pid
+    assert pid is not None
+    (root / "go").touch()
+    gone = keeper if keeper_ends else pid
+    await asyncio.to_thread(wait_until, lambda: not is_alive(gone))
+    async with last_life(folder) as backend:
+        result = end_of(await all_events(await backend.attach("s")))
+        assert (result.exit_code, result.cause, result.confidence) == (1, "sandbox_denied", "high")
+
+
+async def test_a_job_that_was_left_goes_on_under_the_next_server_c66(folder: Path, root: Path) -> None:
+    """The end of the command is told once, and `closed` when the job has ended."""
+    line = "(until [ -e go ]; do sleep 0.01; done; echo late) & echo main; exit 4"
+    async with life(folder) as backend:
+        process = await backend.start(confined(shell(line, process_id="s"), root))
+        await process.wait("exited", 10)
+    async with life(folder) as backend:
+        assert (await (await backend.attach("s")).info()).state == "exited"
+    (root / "go").touch()
+    async with last_life(folder) as backend:
+        events = await all_events(await backend.attach("s"))
+        assert output_of(events) == b"main\nlate\n"
+        assert kinds_of(events) == ["started", "output", "exited", "output", "closed"]
+        assert end_of(events).exit_code == 4
+        await nothing_is_left(backend)
+
+
+@pytest.mark.parametrize("keeper_ends", [False, True])
+async def test_a_limit_that_struck_between_two_servers(folder: Path, root: Path, keeper_ends: bool) -> None:
+    """What the control group has counted meanwhile is known; then it goes."""
+    line = "echo one; until [ -e go ]; do sleep 0.01; done; head -c 400M /dev/zero | tail -n 1 >/dev/null"
+    params = confined(shell(f"{line}; exit 9", process_id="s", limits=Limits(memory=100 << 20)), root)
+    async with life(folder) as backend:
+        keeper = backend.keeper.pid
+        process = await backend.start(params)
+        await until_output(process, b"one")
+        if not keeper_ends:
+            await backend.start(confined(shell("sleep 60", process_id="other")))
+        has_group = bool(backend.confiner.cells.cgroups.controllers & {"memory"})
+        pid = (await process.info()).pid
+    assert pid is not None
+    (root / "go").touch()
+    gone = keeper if keeper_ends else pid
+    await asyncio.to_thread(wait_until, lambda: not is_alive(gone), 10.0)
+    async with last_life(folder) as backend:
+        result = end_of(await all_events(await backend.attach("s")))
+        assert result.cause == ("oom" if has_group else "exited")
+    assert not groups_of(folder)
 
 
 def _is_zombie(pid: int) -> bool:

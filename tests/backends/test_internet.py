@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from execzmq.backends.local import LocalBackend
-from execzmq.errors import ExecZMQError, SandboxUnavailable
+from execzmq.errors import SandboxUnavailable
 from execzmq.keeper.tree import descendants
 from execzmq.sandbox import slirp
 from execzmq.types.events import Notice
@@ -20,18 +20,11 @@ from tests.backends.internet import HOST
 from tests.backends.lives import last_life, life
 from tests.backends.test_orphans import replaced
 from tests.commands import all_events, events_until, is_alive, shell, until_output
+from tests.end_to_end.confinement import has_internet
 from tests.support import deadline, program_env, wait_until
 
-
-def _is_usable() -> bool:
-    try:
-        return bool(slirp.find())
-    except ExecZMQError:
-        return False
-
-
 pytestmark = pytest.mark.slow
-needs_slirp = pytest.mark.skipif(not _is_usable(), reason="needs slirp4netns and /dev/net/tun")
+needs_slirp = pytest.mark.skipif(not has_internet(), reason="needs slirp4netns and /dev/net/tun")
 
 
 def online(line: str) -> ExecParams:

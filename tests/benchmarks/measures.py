@@ -10,9 +10,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import execzmq
 from execzmq.client.sync import Client
+from tests.benchmarks import bare
 
 MEGABYTES = 300
 AT_ONCE = 100
@@ -118,6 +121,29 @@ def command_line(rounds: int) -> Ratio:
         rounds,
     )
     return Ratio("execzmq run -- true", ours * 1e3, peer * 1e3, "ms")
+
+
+def sandboxed(client: Client, folder: Path, rounds: int) -> Ratio:
+    """From the ask for a sandboxed `echo` to its first byte, against the same bubblewrap by subprocess."""
+    folder.mkdir(exist_ok=True)
+    asked: dict[str, Any] = {"sandbox": "workspace-write", "workspace_roots": [folder], "cwd": folder}
+
+    def ours() -> float:
+        begin = time.perf_counter()
+        process = client.start(["echo", "x"], **asked)
+        next(chunk for chunk in process.output() if isinstance(chunk, execzmq.Output))
+        seconds = time.perf_counter() - begin
+        process.wait(closed=True)
+        return seconds
+
+    for _ in range(3):
+        ours()
+    explained = client.explain(["echo", "x"], **asked)
+    pairs = [(ours(), bare.first_byte(explained)) for _ in range(rounds)]
+    own, peer = (statistics.median(some) * 1e3 for some in zip(*pairs, strict=True))
+    for path in folder.iterdir():  # what the bare one leaves
+        path.rmdir()
+    return Ratio("sandboxed start", own, peer, "ms")
 
 
 def from_threads(client: Client, threads: int, rounds: int) -> float:

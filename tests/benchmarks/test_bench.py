@@ -5,6 +5,7 @@ machine says nothing about a ratio, so none is judged there.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,13 @@ def test_command_line(client: Client) -> None:
 
 
 @pytest.mark.bench
+def test_sandboxed_start(home_root: Path) -> None:
+    """At most 1.3 of the bare bubblewrap with the same arguments, to the first byte of output."""
+    with execzmq.local() as client:
+        assert tell(measures.sandboxed(client, home_root / "ws", 150)).value <= 1.3
+
+
+@pytest.mark.bench
 def test_threads(client: Client) -> None:
     """Several threads of one client are no slower than one."""
     one, four = measures.from_threads(client, 1, 200), measures.from_threads(client, 4, 200)
@@ -55,13 +63,14 @@ def test_threads(client: Client) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_the_measures_run(client: Client) -> None:
+def test_the_measures_run(client: Client, home_root: Path) -> None:
     """Each of them, once."""
     for ratio in (
         measures.run_true(client, 5),
         measures.throughput(client, 1),
         measures.at_once(client, 1),
         measures.command_line(1),
+        measures.sandboxed(client, home_root / "ws", 2),
     ):
         assert tell(ratio).ours > 0
 

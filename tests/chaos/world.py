@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import random
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ from typing import Any
 from execzmq import connection
 from execzmq.client.aio import AsyncClient, AsyncProcess
 from execzmq.errors import LimitExceeded
+from execzmq.types.params import Limits
 from tests.chaos import commands, relay, witness
 from tests.chaos.commands import Record
 from tests.chaos.disk import CAN_MOUNT, Disk, mounted
@@ -22,6 +24,11 @@ from tests.servers import MOST_MEMORY, ServerProcess
 from tests.support import deadline, ms, pass_time, program_env
 
 KINDS = ("writer", "terminal", "reader")
+PYTHON = os.path.realpath(sys.executable)
+"""Out of its environment, which a sandbox may not show."""
+CAN_CONFINE = shutil.which("bwrap") is not None
+"""Whether a part of the commands is run in sandboxes."""
+LIMITS = Limits(memory=500 << 20, processes=50)
 _PIECE = 100_000
 """Most bytes of one write to a reader."""
 
@@ -34,6 +41,7 @@ class Command:
     kind: str
     seed: int
     result: Path
+    is_confined: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -69,6 +77,9 @@ class World:
         self.disk = disk
         self.client: AsyncClient
         self.commands: list[Command] = []
+        self._root = folder / "ws"
+        self._root.mkdir()
+        shutil.copy(commands.__file__, self._root)
         self.witnesses: list[asyncio.subprocess.Process] = []
         self._seconds = seconds
         self._feeders: dict[str, asyncio.Task[dict[str, Any]]] = {}
@@ -80,17 +91,26 @@ class World:
         """Start that many commands, of each kind."""
         for number in range(count):
             kind = KINDS[number % len(KINDS)]
-            command = Command(f"c{number}", kind, self.chance.randrange(2**32), self.folder / f"r{number}")
-            argv = [
-                sys.executable,
-                commands.__file__,
-                kind,
-                str(command.seed),
-                str(self._seconds),
-                str(command.result),
-            ]
+            is_confined = CAN_CONFINE and number // len(KINDS) % 3 == 1
+            command = Command(
+                f"c{number}", kind, self.chance.randrange(2**32), self._root / f"r{number}", is_confined
+            )
             process = await self.client.start(
-                argv, process_id=command.process_id, stdin=kind == "reader", tty=kind == "terminal"
+                [
+                    PYTHON,
+                    str(self._root / "commands.py"),
+                    kind,
+                    str(command.seed),
+                    str(self._seconds),
+                    str(command.result),
+                ],
+                process_id=command.process_id,
+                stdin=kind == "reader",
+                tty=kind == "terminal",
+                cwd=self._root,
+                sandbox="workspace-write" if is_confined else None,
+                workspace_roots=[self._root] if is_confined else (),
+                limits=LIMITS if is_confined else None,
             )
             self.commands.append(command)
             if kind == "reader":
@@ -151,6 +171,7 @@ class World:
             for number, sight in enumerate(sights):
                 _check(command, told, sight[command.process_id], f"witness {number} of {command}")
         assert self.server.peak_memory() < MOST_MEMORY
+        assert sorted(path.name[:1] for path in self._root.iterdir()) == ["c", *"r" * len(self.commands)]
         for command in self.commands:
             await (await self.client.attach(command.process_id)).forget()
 

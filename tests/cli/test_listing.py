@@ -32,6 +32,19 @@ def test_ps_lists_the_living_and_all() -> None:
     assert found["lives"]["argv"] == ["sleep", "60"]
 
 
+def test_ps_shows_how_processes_are_confined() -> None:
+    """There is a column for it where one is; JSON has all that was applied."""
+    execzmq("start", "--id", "free", "--", "sleep", "60")
+    options = ("--id", "held", "--cwd", "/", "--sandbox", "read-only", "--network", "proxy")
+    assert execzmq("start", *options, "--", "sleep", "60").returncode == 0
+    head, *rows = (line.split() for line in execzmq("ps").stdout.decode().splitlines())
+    assert head == ["ID", "NAME", "STATE", "PID", "AGE", "OUTPUT", "SANDBOX", "COMMAND"]
+    assert {row[0]: row[-3] for row in rows} == {"free": "-", "held": "read-only+proxy"}
+    found = {info["process_id"]: info["sandbox"] for info in json.loads(execzmq("ps", "--json").stdout)}
+    assert found["free"] is None
+    assert found["held"]["network"]["mode"] == "proxy"
+
+
 def test_names_that_are_not_utf8() -> None:
     """A name that is not UTF-8 is listed as `\\xNN`, and moves no cursor."""
     subprocess.run([*EXECZMQ, "start", "--", "true", b"caf\xe9\x1b[2J"], capture_output=True, check=True)

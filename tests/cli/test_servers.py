@@ -204,6 +204,7 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     done = execzmq("doctor")
     assert done.returncode == 0, done.stdout
     assert b"started on first use" in done.stdout
+    assert b"ok   sandbox: privileges" in done.stdout
     execzmq("run", "--", "true")
     findings = {one["name"]: one for one in json.loads(execzmq("doctor", "--json").stdout)}
     assert all(one["ok"] for one in findings.values())

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from execzmq.errors import SandboxUnavailable
+from execzmq.sandbox import slirp
 from execzmq.sandbox.cgroup_plan import prefix_of
 
 MEMORY, PROCESSES, FILE_SIZE = 200 << 20, 20, 1 << 20
 """Limits of every command here."""
 LINE = """
-{ ulimit -f; grep Seccomp: /proc/self/status; grep -c : /proc/net/dev; touch /nosuch 2>&1; } > ran-$0
+{ ulimit -f; grep Seccomp: /proc/self/status; grep -c ': ' /proc/net/dev; touch /nosuch 2>&1; } > begun-$0
+mv begun-$0 ran-$0
 while :; do sleep 0.05; done
 """
 """Writes what it finds to a file in its root, then stays; `$0` is its id."""
-_RAN = re.compile(r"2048\nSeccomp:\t2\n1\n.*Read-only file system\n")
+_RAN = re.compile(r"2048\nSeccomp:\t2\n[12]\n.*Read-only file system\n")
 
 
 class Seen(NamedTuple):
@@ -87,8 +90,8 @@ def did_run(root: Path, process_id: str) -> bool:
     try:
         found = (root / f"ran-{process_id}").read_text()
     except FileNotFoundError:
-        return False
-    assert not found or _RAN.fullmatch(found), found
+        return (root / f"begun-{process_id}").exists()
+    assert _RAN.fullmatch(found), found
     return True
 
 
@@ -97,3 +100,21 @@ def groups_of(state: Path) -> list[str]:
     prefix = prefix_of(str(state))
     trees = [Path("/sys/fs/cgroup"), *(path for path in Path("/sys/fs/cgroup").iterdir() if path.is_dir())]
     return [str(found) for tree in trees for found in tree.glob(f"**/{prefix}*")]
+
+
+def companions() -> set[int]:
+    """Return the networks of all sandboxes of this machine."""
+    found = set()
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.path.basename(Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")[0]) == b"slirp4netns":
+                found.add(int(name))
+    return found
+
+
+def has_internet() -> bool:
+    """Tell whether sandboxes can have the internet here."""
+    try:
+        return bool(slirp.find())
+    except SandboxUnavailable:
+        return False

@@ -9,23 +9,36 @@ import os
 import random
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from execzmq.client.remote import RemoteBackend
 from execzmq.errors import ExecZMQError
-from execzmq.types.params import ExecParams, Limits, SandboxIntent
+from execzmq.types.params import ExecParams, Limits, NetworkMode, SandboxIntent
+from execzmq.types.results import ProcessInfo
 from tests.commands import shell, words
 from tests.end_to_end import confinement
-from tests.end_to_end.confinement import FILE_SIZE, MEMORY, PROCESSES, did_run, faults_of, seen
+from tests.end_to_end.confinement import (
+    FILE_SIZE,
+    MEMORY,
+    PROCESSES,
+    companions,
+    did_run,
+    faults_of,
+    has_internet,
+    seen,
+)
 from tests.end_to_end.test_crashes import keepers_of
 from tests.servers import ServerProcess
 from tests.support import deadline, pass_time, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
+FAULTS = "server server stop keeper both replace"
+NETWORKS: tuple[NetworkMode, ...] = ("none", "none", "proxy", "internet" if has_internet() else "none")
 AT_ONCE = 4
 MOST_DELAY = 0.15
 SECONDS = float(os.environ.get("SIEGE", "12"))
@@ -39,15 +52,15 @@ class Siege:
         self.root = root
         self.chance = chance
         self.server = ServerProcess("t", ())
+        self._companions = companions()
         self.counts = {"started": 0, "ran": 0, "rounds": 0}
 
     def start_of(self, process_id: str) -> ExecParams:
-        """Return the start of a command; now and then at a terminal, with a proxy."""
+        """Return the start of a command; now and then at a terminal, with a network."""
         intent = SandboxIntent(
             "workspace-write",
             (os.fsencode(self.root),),
-            network="proxy" if self.chance.random() < 0.3 else "none",
-            allowed_hosts=("a.example",) if self.chance.random() < 0.3 else None,
+            network=self.chance.choice(NETWORKS),
         )
         return words(
             *("/bin/sh", "-c", confinement.LINE, process_id),
@@ -67,7 +80,7 @@ class Siege:
             await _warm(backend)
             starts = [asyncio.ensure_future(backend.start(self.start_of(one))) for one in ids]
             await pass_time(self.chance.uniform(0, MOST_DELAY))
-            await asyncio.to_thread(self.strike, fault)
+            await self.strike(fault)
             self.look(ids)
             for start in starts:
                 start.cancel()
@@ -80,26 +93,26 @@ class Siege:
         self.counts["started"] += len(ids)
         self.counts["ran"] += sum(did_run(self.root, one) for one in ids)
 
-    def strike(self, fault: str) -> None:
+    async def strike(self, fault: str) -> None:
         """Do one fault."""
         if fault == "stop":
             self.server.signal(signal.SIGSTOP)
-            time.sleep(self.chance.uniform(0, MOST_DELAY))
+            await pass_time(self.chance.uniform(0, MOST_DELAY))
             if self.chance.random() < 0.5:
                 self.server.signal(signal.SIGCONT)
-                time.sleep(self.chance.uniform(0, MOST_DELAY))
+                await pass_time(self.chance.uniform(0, MOST_DELAY))
             fault = "server"
         keepers = keepers_of(self.server.state) if fault in ("keeper", "both") else []
         if fault in ("server", "both"):
             self.server.signal(signal.SIGKILL)
         if fault == "replace":
-            before, self.server = self.server, ServerProcess("t", ("--replace",))
-            before.wait()
+            before, self.server = self.server, await asyncio.to_thread(ServerProcess, "t", ("--replace",))
+            await asyncio.to_thread(before.wait)
         for pid in keepers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if fault in ("server", "both"):
-            self.server.wait()
+            await asyncio.to_thread(self.server.wait)
 
     def look(self, ids: list[str]) -> None:
         """Check every command that runs."""
@@ -111,14 +124,9 @@ class Siege:
     async def settle(self, ids: list[str]) -> None:
         """Find that nothing waits for ever, that what has failed has not run; end all."""
         async with self.server.backend() as backend:
-            states = {one.process_id: one for one in await backend.list_processes()}
+            states = await _states(backend)
             for process_id in ids:
-                try:
-                    await asyncio.to_thread(wait_until, lambda one=process_id: not _waits(one), 10.0)
-                except TimeoutError:
-                    print(process_id, states.get(process_id), seen(process_id.encode()))
-                    os.system("ps -ef --forest | grep -B3 -A3 " + process_id)
-                    raise
+                await _until(partial(_is_past, process_id))
                 info = states.get(process_id)
                 if info is None or info.state == "failed":
                     assert not did_run(self.root, process_id), (process_id, info)
@@ -126,19 +134,20 @@ class Siege:
                     assert info.sandbox is not None
                     names = set(info.sandbox["limits_enforced"])
                     assert names == {"memory", "processes", "file_size"}, (process_id, names)
-                    await asyncio.to_thread(wait_until, lambda one=process_id: did_run(self.root, one), 10.0)
-                elif info.state != "failed":
+                    await _until(partial(did_run, self.root, process_id))
+                else:
                     assert info.result is not None
                     assert info.result.cause == "server_lost", (process_id, info)
                 if info is not None and info.state != "failed":
                     await (await backend.attach(process_id)).terminate(grace=0.0)
-                await asyncio.to_thread(wait_until, lambda one=process_id: not seen(one.encode()), 10.0)
+                await _until(partial(_is_gone, process_id))
 
     def close(self) -> None:
         """End everything, and find that nothing is left."""
         self.server.close()
         assert not confinement.groups_of(self.server.state)
-        assert not [path for path in self.root.iterdir() if not path.name.startswith("ran-")]
+        wait_until(lambda: companions() <= self._companions)
+        assert not [path for path in self.root.iterdir() if not path.name.startswith(("ran-", "begun-"))]
         print(self.counts)
 
 
@@ -154,10 +163,28 @@ async def _warm(backend: RemoteBackend) -> None:
             await pass_time(0.02)
 
 
-def _waits(process_id: str) -> bool:
-    """Tell whether bubblewrap is there, but not what it was to execute."""
+async def _until(condition: Callable[[], bool]) -> None:
+    await asyncio.to_thread(wait_until, condition, 10.0)
+
+
+async def _states(backend: RemoteBackend) -> dict[str, ProcessInfo]:
+    """Return what there is, when nothing is being started."""
+    async with deadline(20):
+        while True:
+            found = {one.process_id: one for one in await backend.list_processes()}
+            if all(one.state != "starting" for one in found.values()):
+                return found
+            await pass_time(0.02)
+
+
+def _is_past(process_id: str) -> bool:
+    """Tell whether bubblewrap has executed what it was to, or is gone."""
     found = seen(process_id.encode())
-    return bool(found) and all(one.is_wrapper for one in found)
+    return not found or not all(one.is_wrapper for one in found)
+
+
+def _is_gone(process_id: str) -> bool:
+    return not seen(process_id.encode())
 
 
 @contextlib.asynccontextmanager
@@ -193,11 +220,11 @@ def root(home_root: Path) -> Path:
 
 async def test_no_command_runs_without_its_limits(root: Path) -> None:
     """Whatever is killed or stopped at whatever moment of the start."""
-    await _besiege(root, os.environ.get("FAULTS", "server server stop keeper both replace"), SECONDS)
+    await _besiege(root, FAULTS, SECONDS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 async def test_no_command_runs_without_its_limits_for_long(root: Path) -> None:
     """The same for ten minutes."""
-    await _besiege(root, "server server stop keeper both replace", 600.0)
+    await _besiege(root, FAULTS, 600.0)

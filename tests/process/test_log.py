@@ -38,12 +38,22 @@ STEP = (
 FULL_BETWEEN = [("burst", "stdout", 75), ("disk", 701), ("feed", "stdout", 1)]
 """Bytes of stdout are pending on a disk that has no room any more for an event of stderr."""
 
+FULL_FOR_RECORDS = [
+    ("disk", 0),
+    ("burst", "stdout", 25),
+    ("feed", "stderr", 1),
+    ("burst", "stdout", 1),
+    ("disk", 62),
+]
+"""The disk is tried when it has room for the bytes of an event and none for its record."""
+
 
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.integers(0, 2**32), st.lists(STEP, max_size=30))
 @example(0, [*FULL_BETWEEN, ("burst", "stderr", 1), ("feed", "stdout", 1)])
 @example(0, [*FULL_BETWEEN, ("burst", "stderr", 99), ("burst", "stdout", 1)])
+@example(0, [*FULL_FOR_RECORDS, ("burst", "stdout", 1), ("crash", 0)])
 def test_any_history_is_told_whole_c61(seed: int, steps):
     """Any mix of output, events, loss and crashes: seqs 1..n, each byte once or in exactly one `Dropped`."""
     root = Path(tempfile.mkdtemp(dir=os.environ["XDG_STATE_HOME"]))

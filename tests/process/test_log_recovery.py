@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import execzmq
+from execzmq.process.held import Memory
 from execzmq.process.index import RECORD_SIZE
 from execzmq.process.log import Dropped, OutputLog
 from execzmq.settings import KIB, MAX_EVENT, MIB
@@ -250,6 +251,28 @@ def test_bytes_pending_on_disk_are_an_event_before_memory_takes_more_x03(
     assert log.recover()
     again = reopen(log)
     assert (read_all(again), again.damaged) == (told, False)
+    again.close()
+
+
+def test_a_dropped_event_leaves_no_bytes_on_disk_x03(short_tmp: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its bytes found room and its record none: when memory needs its place, the loss counts them too."""
+    log = OutputLog(short_tmp / "log", 7, MIB, Memory(16 * KIB, MIB))
+    log.append(*STARTED)
+    add_output(log, b"first")
+    log.store.hold(OSError(errno.ENOSPC, "full"))
+    with monkeypatch.context() as patch:
+        fill_disk(patch, spare=("out.",))
+        for number in range(40):
+            add_output(log, b"%04d" % number * 250)
+            assert not log.recover()
+            log.store.drop_held(None)
+    lost = log.dropped["stdout"]
+    assert lost > 20_000
+    assert log.recover()
+    told, again = read_all(log), reopen(log)
+    assert (read_all(again), again.damaged, again.dropped["stdout"]) == (told, False, lost)
+    assert lost + len(told[1]) == 5 + 40 * 1000
+    assert sum(path.stat().st_size for path in again.folder.glob("out.*")) == len(told[1])
     again.close()
 
 

@@ -40,7 +40,7 @@ def line(wanted: Permissions, mounts: tuple[Mount, ...] = MOUNTS, **changes: obj
 def test_whole_line() -> None:
     """Namespaces, base, devices, own folders, mounts by descriptor, the server's own, variables."""
     assert line(permissions(tmp_bytes=7)) == (
-        "--unshare-user --disable-userns --unshare-ipc --unshare-pid --unshare-uts --hostname sandbox"
+        "--unshare-user --disable-userns --unshare-ipc --unshare-pid --unshare-uts --hostname localhost"
         " --unshare-cgroup-try --unshare-net --cap-drop ALL --new-session"
         " --ro-bind / /"
         " --dev /dev --size 7 --perms 1777 --tmpfs /dev/shm --remount-ro /dev"

@@ -248,6 +248,11 @@ def test_working_directory_outside_the_ceiling_is_no_root() -> None:
     assert confined(None, replace(WORKSPACE, workspaces=(b"/lab",))).writable == ()
 
 
+def test_what_lies_in_a_temporary_folder_is_shown_where_it_is_named() -> None:
+    """All of the host is read, but for folders of which a command has its own."""
+    assert confined(SandboxIntent("read-only", (b"/tmp/w", b"/srv/w"))).readable == (b"/tmp/w",)
+
+
 def test_read_only_shows_roots_without_writing() -> None:
     """The same roots can be named to a profile that writes nothing."""
     minimal = replace(READ_ONLY, name="few", read="minimal", denied=())

@@ -20,7 +20,7 @@ from tests.sandbox.test_wrapper import made
 
 OPTIONS = [
     *(b"--unshare-user", b"--disable-userns", b"--unshare-ipc", b"--unshare-pid", b"--unshare-uts"),
-    *(b"--hostname", b"sandbox", b"--unshare-cgroup-try", b"--unshare-net", b"--cap-drop", b"ALL"),
+    *(b"--hostname", b"localhost", b"--unshare-cgroup-try", b"--unshare-net", b"--cap-drop", b"ALL"),
     *(b"--new-session", b"--ro-bind", b"/", b"/", b"--dev", b"/dev", b"--proc", b"/proc"),
     *(b"--ro-bind", b"/proc/sys", b"/proc/sys"),
 ]

@@ -7,7 +7,7 @@ import pytest
 from execzmq.errors import InvalidRequest
 from execzmq.sandbox.model import Network
 from execzmq.sandbox.profile_file import ProfileTable, parse_profiles
-from execzmq.sandbox.profiles import PROTECTED_NAMES, PermissionProfile, builtin_profiles
+from execzmq.sandbox.profiles import PROTECTED_NAMES, TEMPORARY, PermissionProfile, builtin_profiles
 from execzmq.settings import GIB, MIB
 from execzmq.types.params import Limits
 from execzmq.types.sizes import parse_count, parse_size
@@ -63,7 +63,7 @@ def test_fields_of_a_profile() -> None:
     assert lab.limits == Limits(memory=8 * GIB, cpu=3600)
     assert lab.env_policy.inherit == "all"
     assert {"AWS_*", "*TOKEN*"} <= {*lab.env_policy.exclude}
-    assert dict(lab.env_policy.set) == {b"TMPDIR": b"/tmp", b"OMP_NUM_THREADS": b"4"}
+    assert dict(lab.env_policy.set) == {**TEMPORARY, b"OMP_NUM_THREADS": b"4"}
 
 
 def test_without_a_word_a_profile_is_read_only() -> None:

@@ -1,7 +1,7 @@
 """The built-in profiles."""
 
 from execzmq.process.environ import build_env
-from execzmq.sandbox.profiles import builtin_profiles
+from execzmq.sandbox.profiles import TEMPORARY, builtin_profiles
 from execzmq.types.params import Limits
 
 
@@ -26,5 +26,5 @@ def test_variables_of_a_sandbox() -> None:
         b"PATH": b"x",
         b"HOME": b"x",
         b"LC_ALL": b"x",
-        b"TMPDIR": b"/tmp",
+        **TEMPORARY,
     }

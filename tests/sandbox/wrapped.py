@@ -59,7 +59,7 @@ def run(bare: Bare, script: str, cwd: Path, env: Mapping[str, str]) -> subproces
 
 def _arguments(bare: Bare, program: int) -> Iterator[str]:
     yield from ["--unshare-user", "--disable-userns", "--unshare-ipc", "--unshare-pid", "--unshare-uts"]
-    yield from ["--hostname", "sandbox", "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session"]
+    yield from ["--hostname", "localhost", "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session"]
     if not bare.has_network:
         yield "--unshare-net"
     yield from _base(bare)
