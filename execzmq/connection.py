@@ -205,14 +205,14 @@ def socket_folder(name: str) -> Path:
 def hidden_folders() -> list[Path]:
     """Return where servers of this user have their sockets, state and connection files: no sandbox sees them.
 
-    Those of other Jupyter kernels are among them, which would run what they are sent; and the places of servers
-    that were started with other variables than these.
+    Those of other Jupyter kernels are among them, which would run what they are sent, and the usual places of
+    servers that were started with other variables.
     """
     sockets, state = socket_folder(DEFAULT_NAME).parent, _xdg("XDG_STATE_HOME", ".local/state") / "execzmq"
-    usual = [f"/run/user/{os.getuid()}/execzmq", f"/tmp/execzmq-{os.getuid()}"]
+    usual = [Path(f"/run/user/{os.getuid()}/execzmq"), Path(f"/tmp/execzmq-{os.getuid()}")]
     for home in dict.fromkeys((Path.home(), Path(os.path.expanduser(f"~{_user_name()}")))):
         usual += [home / ".local/state/execzmq", home / ".local/share/jupyter/runtime"]
-    folders = [sockets, state, jupyter_runtime_folder(), *map(Path, usual)]
+    folders = [sockets, state, jupyter_runtime_folder(), *usual]
     return list(dict.fromkeys(folder for folder in folders if folder.is_absolute()))
 
 

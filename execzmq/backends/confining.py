@@ -37,7 +37,6 @@ from execzmq.sandbox.applied import applied_of
 from execzmq.sandbox.bwrap import PROXY_PORT
 from execzmq.sandbox.layers import is_within
 from execzmq.sandbox.model import Permissions, View
-from execzmq.sandbox.mounted import gets_mounts
 from execzmq.sandbox.paths import view_of
 from execzmq.sandbox.wrapper import Wrapper, require_outside
 from execzmq.types.finding import Finding
@@ -95,7 +94,7 @@ class Confiner:
             limits.check(plan, self.cells.cgroups.reason)
         try:
             look = partial(self._look, permissions, wrapper, self.cells.sweeper)
-            view, starting, gets = await aside(look, _LOOK_SECONDS, _drop)
+            view, starting = await aside(look, _LOOK_SECONDS, _drop)
         except TimeoutError:
             words = f"its folders were not found within {_LOOK_SECONDS:.0f} s: does a file system not answer?"
             raise SandboxUnavailable(words, reason="slow_folders") from None
@@ -108,16 +107,16 @@ class Confiner:
         )
         chosen = () if params.env_policy is None else tuple(map(os.fsencode, params.env_policy.set))
         path = os.fsencode(wrapper.path)
-        return Prepared(permissions, view, path, self._host, applied, starting, gets, chosen)
+        return Prepared(permissions, view, path, self._host, applied, starting, chosen)
 
-    def _look(self, permissions: Permissions, wrapper: Wrapper, sweeper: Sweeper) -> tuple[View, int, bool]:
+    def _look(self, permissions: Permissions, wrapper: Wrapper, sweeper: Sweeper) -> tuple[View, int]:
         with contextlib.ExitStack() as undoing:
             starting = sweeper.starting()
             undoing.callback(os.close, starting)
             view = view_of(with_own_code(permissions), server_dirs=self._hidden, placeholders=sweeper.paths)
             undoing.callback(view.close)
             require_outside(wrapper, view.roots)
-            found = view, starting, gets_mounts()
+            found = view, starting
             undoing.pop_all()
         return found
 
@@ -242,7 +241,7 @@ def with_own_code(permissions: Permissions) -> Permissions:
     return dataclasses.replace(permissions, readable=(*permissions.readable, *kept))
 
 
-def _drop(found: tuple[View, int, bool]) -> None:
+def _drop(found: tuple[View, int]) -> None:
     found[0].close()
     os.close(found[1])
 

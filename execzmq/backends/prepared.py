@@ -14,7 +14,7 @@ from typing import Any
 from execzmq.backends.launching import explain_plain, launch_of, memory_file
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.errors import InvalidRequest
-from execzmq.keeper import landlock
+from execzmq.keeper import landlock, mounts
 from execzmq.keeper.launch import Launch, Tty
 from execzmq.process.environ import MARK_NAME, build_env
 from execzmq.process.spec import ProcessSpec
@@ -38,7 +38,6 @@ class Prepared:
 
     Attributes:
         applied: what is told of the sandbox.
-        gets_mounts: the host's later mounts would come into the sandbox, if they were not kept from it.
         starting: descriptor that keeps what others have left on the disk.
         chosen: names of variables that the client sets itself.
         cgroup: which the wrapper joins, `None` where there is none.
@@ -53,7 +52,6 @@ class Prepared:
     host: Host
     applied: dict[str, Any]
     starting: int
-    gets_mounts: bool
     chosen: tuple[bytes, ...] = ()
     cgroup: Cgroup | None = None
     sight: Sight = field(init=False)
@@ -182,7 +180,7 @@ class Prepared:
             passed=passed,
             gate="gate",
             joins=() if self.cgroup is None else self.cgroup.joins,
-            detached=self.gets_mounts,
+            detached=mounts.are_shared(),
             scoped=self.permissions.network.mode == "host" and landlock.can_scope(),
         )
 

@@ -18,6 +18,17 @@ _RECURSIVE, _PRIVATE = 1 << 14, 1 << 18
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def are_shared() -> bool:
+    """Tell whether copies of this process's mounts go on getting what is mounted."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        return any(b" shared:" in line or b" master:" in line for line in file if not _is_hidden(line))
+
+
+def _is_hidden(line: bytes) -> bool:
+    """Tell whether a mount lies where every sandbox has a folder of its own."""
+    return line.split(maxsplit=5)[4].startswith((b"/run/", b"/tmp/", b"/dev/", b"/proc/"))
+
+
 def detach() -> bool:
     """Make this process's mounts its own and private; return whether that was possible.
 

@@ -30,9 +30,8 @@ _NONE = -1
 def can_start(launch: Launch, descriptors: Mapping[int, int]) -> bool:
     """Tell whether a command needs no more than a session and descriptors, at numbers that are free here."""
     controls = launch.tty is not None and launch.tty.controls
-    if not IS_KNOWN or controls or launch.limits or launch.joins:
-        return False
-    if launch.scoped or launch.detached:
+    by_hand = launch.limits or launch.joins or launch.scoped or launch.detached
+    if not IS_KNOWN or controls or by_hand:
         return False
     return not any(_is_open(number) for number in descriptors if number > _HIGHEST_STREAM)
 

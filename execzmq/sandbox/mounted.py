@@ -6,22 +6,7 @@ import os
 from collections.abc import Collection
 from contextlib import suppress
 
-from execzmq.sandbox.layers import OWN_FOLDERS, is_within
 from execzmq.sandbox.mountinfo import MountTable
-
-
-def gets_mounts() -> bool:
-    """Tell whether a sandbox's copy of the mounts here would go on getting what is mounted here later.
-
-    What is mounted where a sandbox has folders of its own does not matter.
-    """
-    with open("/proc/self/mountinfo", "rb") as file:
-        for line in file:
-            fields = line.split(b" - ")[0].split(b" ")
-            ways = [way for way in fields[6:] if way.startswith((b"shared:", b"master:"))]
-            if ways and not is_within(fields[4], OWN_FOLDERS):
-                return True
-    return False
 
 
 def mounted_elsewhere(paths: Collection[bytes]) -> set[bytes]:
