@@ -41,7 +41,7 @@ FAULTS = "server server stop keeper both replace"
 NETWORKS: tuple[NetworkMode, ...] = ("none", "none", "proxy", "internet" if has_internet() else "none")
 AT_ONCE = 4
 MOST_DELAY = 0.15
-SECONDS = float(os.environ.get("SIEGE", "12"))
+SECONDS = 12.0
 LIMITS = Limits(memory=MEMORY, processes=PROCESSES, file_size=FILE_SIZE)
 
 
