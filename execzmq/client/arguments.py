@@ -374,9 +374,7 @@ def _sandbox(options: Mapping[str, Any], caller: Caller | None) -> SandboxIntent
         _one_of(network, "network", get_args(NetworkMode))
     if profile is None:
         if encoded or network is not None or named is not None:
-            raise InvalidRequest(
-                "workspace_roots, network and allowed_hosts need a sandbox: name its profile"
-            )
+            return SandboxIntent("", encoded, network, named)
         return None
     return SandboxIntent(_identifier(profile, "sandbox") or "", encoded, network, named)
 

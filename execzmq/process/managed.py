@@ -341,7 +341,7 @@ class ManagedProcess:
                 self._take(Fact.DRAIN_OVER)
 
     def _name_holders(self) -> None:
-        self.ending.holders = self.streams.holders()
+        self.ending.holders = self.streams.holders(self.scope.wrappers)
 
     def _record_closed(self) -> None:
         self._record_result("closed")

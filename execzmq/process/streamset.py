@@ -5,7 +5,7 @@ Knows nothing of results and lifecycles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from execzmq.process.backlog import Backlog
 from execzmq.process.census import StreamId
@@ -77,9 +77,9 @@ class StreamSet:
         pump = self._pumps.get("stdout")
         return -1 if pump is None else pump.fd
 
-    def holders(self) -> tuple[tuple[int, str], ...]:
-        """Return pid and words of those who can write to an open stream."""
-        return tuple(holders_of([pump.fd for pump in self._pumps.values() if pump.is_open]))
+    def holders(self, skip: Collection[int] = ()) -> tuple[tuple[int, str], ...]:
+        """Return pid and words of those who can write to an open stream, but for those to `skip`."""
+        return tuple(holders_of([pump.fd for pump in self._pumps.values() if pump.is_open], skip))
 
     def flush(self) -> None:
         """Make events of all that is pending."""

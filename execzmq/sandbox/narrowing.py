@@ -79,7 +79,7 @@ def permissions_for(
         PermissionRefused: full access, or a root, beyond the ceiling.
     """
     intent = SandboxIntent(ceiling.name) if intent is None else intent
-    profile = ceiling if intent.profile == ceiling.name else find_profile(intent.profile, profiles)
+    profile = ceiling if intent.profile in ("", ceiling.name) else find_profile(intent.profile, profiles)
     if not profile.is_confined:
         _check_unconfined(intent, ceiling)
         return None
@@ -147,6 +147,9 @@ def _check_unconfined(intent: SandboxIntent, ceiling: PermissionProfile) -> None
     if ceiling.is_confined:
         message = f"this server confines every command: leave {FULL_ACCESS} out, or name {ceiling.name}"
         raise PermissionRefused(message, reason="profile_not_permitted", profile=FULL_ACCESS)
+    if not intent.profile:
+        message = "roots, network and hosts need a sandbox: name its profile (--sandbox, in Python sandbox=)"
+        raise InvalidRequest(message, reason="not_confined", profile=FULL_ACCESS)
     if intent.network not in (None, "host") or intent.allowed_hosts is not None:
         message = f"{FULL_ACCESS} confines nothing: leave network and hosts out, or name another profile"
         raise InvalidRequest(message, reason="not_confined", profile=FULL_ACCESS)

@@ -69,7 +69,7 @@ class Offer:
 
     def _named(self, intent: SandboxIntent | None) -> Mapping[str, PermissionProfile]:
         """Return the profile that is named, without a look at the file where it need not be looked at."""
-        if intent is None or intent.profile == self.ceiling.name:
+        if intent is None or intent.profile in ("", self.ceiling.name):
             return {self.ceiling.name: self.ceiling}
         if intent.profile in self._store.builtin:
             return self._store.builtin

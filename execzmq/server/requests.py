@@ -111,7 +111,7 @@ class LimitsFields(Request):
 class SandboxFields(Request):
     """What a sandboxed process may do."""
 
-    profile: Word
+    profile: Word | Literal[""]
     workspace_roots: Annotated[list[bytes], _at_most(256)] = []
     network: NetworkMode | None = None
     allowed_hosts: Hosts | None = None

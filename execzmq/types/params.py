@@ -83,7 +83,7 @@ class SandboxIntent:
     """What a sandboxed process may do: a permission profile, and what the client says to it.
 
     Args:
-        profile: its name.
+        profile: its name; empty = the server's default.
         workspace_roots: folders that the command may write to, where the profile allows that.
         network: instead of what the profile has, never more than the server allows; `None` = the profile's.
         allowed_hosts: with the network `proxy`: `NAME`, `NAME:PORT` or `*.NAME`; `None` = the profile's.

@@ -93,6 +93,8 @@ def test_served_profile_confines_what_names_none() -> None:
     done = execzmq("run", "--on", "g", "--", "touch", "/etc/nosuch")
     assert (done.returncode, b"denied" in done.stderr) == (1, True)
     assert execzmq("run", "--on", "g", "--sandbox", "full-access", "--", "true").returncode == say.FAILED
+    shown = execzmq("run", "--on", "g", "--explain", "--root", "/usr/share", "--", "true").stdout
+    assert b"sandbox profile: read-only" in shown
     done = execzmq("serve", "--name", "h", "--profile", "nope", "--detach")
     assert done.returncode != 0
     assert b"no permission profile 'nope'" in done.stderr
