@@ -58,6 +58,14 @@ def kill_from(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def kill_session(leader: int) -> None:
+    """Send KILL to all below this process that are in the session of one that has ended."""
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader:
+                os.kill(pid, signal.SIGKILL)
+
+
 def kill_descendants(ancestor: int) -> bool:
     """Send KILL to all processes below one; True if there was none.
 
