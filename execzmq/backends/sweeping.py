@@ -68,7 +68,7 @@ class Sweeper:
     async def aclose(self) -> None:
         """Try a last time, when nothing is run any more; what is left then is for the next life."""
         if self._placeholders.has_left:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(OSError):  # of time too
                 await aside(self._placeholders.sweep, _LAST_SECONDS)
 
     def _poke(self) -> None:
@@ -81,7 +81,7 @@ class Sweeper:
         try:
             await asyncio.sleep(_FIRST_PAUSE)  # what ends about now is one look at the machine
             while self._placeholders.has_left:
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(OSError):  # of time too: it is tried again
                     await aside(self._placeholders.sweep, _SECONDS)
                 if self._placeholders.has_left:
                     pause = await self._wait(pause)
