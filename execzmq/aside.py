@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
@@ -24,7 +26,7 @@ async def aside(work: Callable[[], T], seconds: float, drop: Callable[[T], objec
         drop: gets what nobody waits for any more.
 
     Raises:
-        TimeoutError: it takes longer. What `work` raises.
+        TimeoutError: it takes longer. OSError: there is no thread for it. What `work` raises.
     """
     done = _begin(work, drop)
     async with asyncio.timeout(seconds):
@@ -67,7 +69,10 @@ def _begin(work: Callable[[], T], drop: Callable[[T], object] | None) -> asyncio
                 drop(value)
 
     # Not `threading.Thread`: its `start` waits for the first step, for which a busy machine takes long.
-    _thread.start_new_thread(run, ())
+    try:
+        _thread.start_new_thread(run, ())
+    except RuntimeError:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
     return done
 
 

@@ -21,6 +21,7 @@ from execzmq.backends import entering, internet
 from execzmq.backends.cells import Cells, word_of
 from execzmq.backends.confined import COMMAND, FIRST, Confined, close_all, pid_of
 from execzmq.backends.judging import Circumstances
+from execzmq.backends.launching import spawn_error
 from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
 from execzmq.backends.records import start_record
@@ -85,7 +86,14 @@ class Confiner:
             InvalidRequest, LimitExceeded: a root is not there, or cannot be one.
             SandboxUnavailable: no sandbox can be enforced here, or a limit that is required, or there is no
                 network as it asks for.
+            SpawnFailed: there is no descriptor, thread or memory to look with.
         """
+        try:
+            return await self._prepared(permissions, params)
+        except OSError as error:
+            raise spawn_error(error) from None
+
+    async def _prepared(self, permissions: Permissions, params: ExecParams) -> Prepared:
         wrapper = await self.probe.require()
         if permissions.network.mode == "internet":
             slirp.find()

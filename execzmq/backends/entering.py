@@ -36,7 +36,7 @@ async def first_process(status: WrapperStatus) -> int:
     """Wait for the sandbox's first process; return its pidfd.
 
     Raises:
-        NotExecuted: there will be none.
+        NotExecuted: there will be none. OSError: there is no descriptor for it.
     """
     try:
         async with asyncio.timeout(SECONDS):
@@ -44,9 +44,11 @@ async def first_process(status: WrapperStatus) -> int:
                 await status.news()
     except TimeoutError:
         raise NotExecuted(is_late=True) from None
+    if status.first_pid is None:
+        raise NotExecuted()
     try:
-        return os.pidfd_open(status.first_pid or -1)
-    except (ProcessLookupError, OSError) as error:
+        return os.pidfd_open(status.first_pid)
+    except ProcessLookupError as error:
         raise NotExecuted() from error
 
 

@@ -68,7 +68,7 @@ async def verdict_of(process: ManagedProcess, around: Circumstances, status: int
     ending = _ending_of(process, around, os.waitstatus_to_exitcode(status))
     try:
         found = await aside(partial(judge, ending, Host()), _SECONDS)
-    except TimeoutError:
+    except OSError:  # of time too, or there is no thread: the end is told all the same
         return Verdict()
     confidence = found.confidence if found.cause == "sandbox_denied" else ""
     return Verdict(found.cause, confidence, tuple(map(str, found.evidence)))

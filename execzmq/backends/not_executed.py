@@ -46,7 +46,10 @@ async def terminal_error_of(
     launch = prepared.launched
     words = words_in(spawned.fds["pty"])
     look = partial(terminal_error, words, exit_code, launch.argv, prepared.sight, partial(_explained, launch))
-    error = await aside(look, _LOOK_SECONDS)
+    try:
+        error = await aside(look, _LOOK_SECONDS)
+    except OSError:  # of time too, or there is no thread: the words alone tell it
+        error = None
     if error is None and words:
         os.write(spawned.fds["mid_w"], words)  # the way of all that a terminal says
     return error

@@ -48,9 +48,14 @@ class Starter:
     def prepare(self, params: ExecParams) -> Coroutine[Any, Any, Prepared] | None:
         """Return what must be awaited before `begin` for a command that is to be confined, else `None`.
 
+        Nothing for one that has begun: it goes on, whatever has become of its roots.
+
         Raises:
             InvalidRequest, LimitExceeded: the command cannot be confined so.
         """
+        return None if self._is_repeat(params) else self._preparing(params)
+
+    def _preparing(self, params: ExecParams) -> Coroutine[Any, Any, Prepared] | None:
         permissions = self._backend.confiner.permissions_for(params)
         return None if permissions is None else self._backend.confiner.prepare(params, permissions)
 
@@ -93,6 +98,14 @@ class Starter:
             raise Conflict(f"{message}, or forget it", process_id=process_id)
         return existing
 
+    def _is_repeat(self, params: ExecParams) -> bool:
+        existing = None if params.process_id is None else self._backend.table.get(params.process_id)
+        return (
+            existing is not None
+            and existing.life is not Life.FAILED
+            and existing.spec.digest == digest_of(params)
+        )
+
     async def explain(self, params: ExecParams) -> dict[str, Any]:
         """Return what a start would become, after all of its checks.
 
@@ -102,7 +115,7 @@ class Starter:
         check_params(params)
         self._repeated(params, self._id_of(params), digest_of(params))
         base_env, cwd = self._backend.base_env, self._backend.cwd_of(params)
-        preparing = self.prepare(params)
+        preparing = self._preparing(params)
         if preparing is None:
             return explain_plain(params, base_env, cwd)
         prepared = await preparing

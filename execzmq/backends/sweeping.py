@@ -70,7 +70,7 @@ class Sweeper:
 
     async def aclose(self) -> None:
         """Look a last time, when nothing is run any more; what is left then is for the next life."""
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(OSError):  # of time too
             async with asyncio.timeout(_LAST_SECONDS):
                 # A look that was cancelled goes on in its thread, and others look too: each keeps all out.
                 while self._placeholders.has_left:
@@ -88,7 +88,7 @@ class Sweeper:
         try:
             await asyncio.sleep(_FIRST_PAUSE)  # what ends about now is one look at the machine
             while self._placeholders.has_left:
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(OSError):  # of time too: it is tried again
                     await aside(self._placeholders.sweep, _SECONDS)
                 if self._placeholders.has_left:
                     pause = await self._wait(pause)

@@ -186,6 +186,7 @@ class Keeper:
                 return
             record = self._table.ended(pid, status, _rusage(usage), time.time())
             if record is not None:
+                record.end_waiting()
                 self._announce_end(record)
 
     def _announce_end(self, record: Record) -> None:

@@ -138,6 +138,11 @@ class Record:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(self.pid, signal.SIGKILL)
 
+    def end_waiting(self) -> None:
+        """End who still waits at the gate of one that has ended: nobody opens it any more."""
+        if self.has_gate and not self.released:
+            tree.kill_left(self.pid)
+
     def let_go(self) -> None:
         """Let it go."""
         self.released = True

@@ -11,11 +11,16 @@ import os
 import signal
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
+from execzmq.aside import aside
 from execzmq.sandbox import cgroup_plan as plan
 from execzmq.sandbox.cgroup_plan import Events, Write
 from execzmq.types.params import Limits
+
+ADD_LIMIT = 5.0
+"""Seconds in which the kernel must have put a process into a group."""
 
 REMOVE_LIMIT = 5.0
 """Seconds after which `remove` leaves a busy group to a later `recover`."""
@@ -83,7 +88,7 @@ class Cgroup:
             if plan.is_member(os.path.basename(folder), keys, groups):
                 continue
             try:
-                await asyncio.to_thread(_write, folder, "cgroup.procs", str(pid))
+                await aside(partial(_write, folder, "cgroup.procs", str(pid)), ADD_LIMIT)
             except ProcessLookupError:
                 raise
             except OSError:

@@ -222,5 +222,6 @@ def _files_of(path: bytes) -> list[os.stat_result]:
                 entry.stat(follow_symlinks=False)
                 for entry, _ in zip(entries, range(_MOST_CHECKED), strict=False)
             ]
-    except OSError:
+    except OSError as error:
+        places.check_not_scarce(error)
         return []

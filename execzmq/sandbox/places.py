@@ -19,6 +19,13 @@ _REASONS = {
     errno.ENAMETOOLONG: ("path_too_long", "is too long: name another"),
 }
 _ACL = "system.posix_acl_access"
+_SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+def check_not_scarce(error: OSError) -> None:
+    """Raise an error that says nothing of a path, but that this process cannot look at it now."""
+    if error.errno in _SCARCE:
+        raise error
 
 
 def resolve(path: bytes, *, is_writable: bool) -> bytes:
@@ -67,7 +74,8 @@ def is_left_behind(path: bytes) -> bool:
             return True
         with os.scandir(path) as entries:
             return is_folder(path) and next(entries, None) is None
-    except OSError:
+    except OSError as error:
+        check_not_scarce(error)
         return False
 
 
@@ -91,12 +99,14 @@ def open_path(path: bytes, *, is_dir: bool) -> int:
 
     Raises:
         InvalidRequest: something else has taken its place since the path was resolved.
+        OSError: there is no descriptor.
     """
     changed = refusal("root_changed", path, "was replaced while the sandbox was prepared: try again")
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_DIRECTORY if is_dir else 0)
     try:
         fd = os.open(path, flags)
-    except OSError:
+    except OSError as error:
+        check_not_scarce(error)
         raise changed from None
     try:
         # More than device and inode say: no folder above it has become a link either.

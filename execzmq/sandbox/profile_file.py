@@ -32,6 +32,9 @@ T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _BASE_WORDS = ("host", "minimal")
 
+MOST_PROFILES = 256
+"""Tables of one file: each may extend the one before it."""
+
 
 def _size(value: Any) -> Any:
     return parse_size(value) if isinstance(value, str) else value
@@ -108,8 +111,12 @@ def parse_profiles(
     """
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise _bad(file, "it is nested too deep") from None
+    except ValueError as error:  # a number of thousands of digits is no `TOMLDecodeError`
         raise _bad(file, f"it is not TOML: {error}") from None
+    if len(content) > MOST_PROFILES:
+        raise _bad(file, f"it has {len(content)} profiles, the most is {MOST_PROFILES}")
     tables = {name: _table(name, content[name], builtin, file) for name in content}
     return _Reader(tables, builtin, home, file).all()
 

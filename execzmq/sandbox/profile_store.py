@@ -10,9 +10,9 @@ from pathlib import Path
 
 from execzmq.errors import InvalidRequest
 from execzmq.sandbox.profiles import PermissionProfile, builtin_profiles, clean_path, find_profile
-from execzmq.settings import MIB
 
-_MOST_BYTES = MIB
+_MOST_BYTES = 64 * 1024
+"""Size of the file; the server waits while it is read, for some files as long as the square of it."""
 
 
 def profiles_path(environ: Mapping[str, str] | None = None) -> Path:

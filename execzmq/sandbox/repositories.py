@@ -13,7 +13,7 @@ from itertools import islice
 
 from execzmq.sandbox.layers import is_below
 from execzmq.sandbox.model import ProtectGit
-from execzmq.sandbox.places import is_folder
+from execzmq.sandbox.places import check_not_scarce, is_folder
 
 MOST_FOLDERS = 256
 """Folders that are looked into for nested repositories, over all roots; the nearest come first."""
@@ -75,7 +75,8 @@ def _folders_in(folder: bytes, most: int) -> tuple[list[bytes], int]:
     try:
         with os.scandir(folder) as entries:
             found = {entry.path: entry.is_dir(follow_symlinks=False) for entry in islice(entries, most)}
-    except OSError:
+    except OSError as error:
+        check_not_scarce(error)
         return [], 0
     folders = (path for path, is_dir in found.items() if is_dir and os.path.basename(path) not in _SKIPPED)
     return sorted(folders), len(found)
@@ -129,7 +130,8 @@ def _pointed_to(file: bytes, prefix: bytes = b"") -> bytes | None:
 def _read(file: bytes, most: int) -> bytes:
     try:
         fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        check_not_scarce(error)
         return b""
     try:
         return os.read(fd, most)

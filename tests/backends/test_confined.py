@@ -19,6 +19,7 @@ from execzmq.errors import (
     CommandNotFound,
     InvalidRequest,
     NotExecutable,
+    SpawnFailed,
     WorkingDirectoryMissing,
 )
 from execzmq.keeper import landlock
@@ -441,3 +442,50 @@ async def test_a_limit_that_struck_between_two_servers(folder: Path, root: Path,
 
 def _is_zombie(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+async def test_the_same_start_again_is_answered_when_its_root_is_gone(root: Path) -> None:
+    """A client that asks again after a lost connection is told of what runs, whatever became of the root."""
+    async with private() as backend:
+        params = confined(shell("sleep 60", process_id="p"), root)
+        process = await backend.start(params)
+        await asyncio.to_thread(root.rename, root.with_name("elsewhere"))
+        again = await backend.start(params)
+        assert (again.is_repeat, again.instance) == (True, process.instance)
+        with pytest.raises(InvalidRequest):
+            await backend.explain(params)
+        await process.terminate(0.0)
+
+
+async def test_no_thread_is_left(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start says so by name, and the end of what runs is told all the same."""
+
+    def refuse(work: object, arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with private() as backend:
+        process = await backend.start(confined(shell("read x; exit 3", stdin="pipe"), root))
+        with monkeypatch.context() as patched:
+            patched.setattr("execzmq.aside._thread.start_new_thread", refuse)
+            with pytest.raises(SpawnFailed) as caught:
+                await backend.start(confined(shell("true"), root))
+            assert caught.value.details["reason"] == "try_again"
+            await process.write(b"\n")
+            assert end_of(await all_events(process)).exit_code == 3
+
+
+async def test_no_descriptor_is_left_for_the_first_process(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that cannot watch its sandbox says why, and leaves nothing of it at the gate."""
+
+    def refuse(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with private() as backend:
+        with monkeypatch.context() as patched:
+            patched.setattr("execzmq.backends.entering.os.pidfd_open", refuse)
+            with pytest.raises(SpawnFailed) as caught:
+                await backend.start(confined(shell("true"), root))
+        assert caught.value.details["reason"] == "too_many_descriptors"
+        await nothing_is_left(backend)

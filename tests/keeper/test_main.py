@@ -570,3 +570,14 @@ async def test_a_large_start_that_comes_without_its_memfd_is_answered(short_tmp:
             resource.prlimit(own.client.pid, resource.RLIMIT_NOFILE, limit)
         assert refused.value.reason == "too_many_descriptors"
         (await own.client.spawn(large)).close()
+
+
+async def test_who_waits_at_a_gate_does_not_outlive_who_has_started_it(short_tmp: Path) -> None:
+    """Where the wrapper ends before the release nobody opens the gate: who waits there is ended."""
+    async with keeper(short_tmp) as own:
+        with open_gate() as gate:
+            line = "sh -c 'read -r x <&7; echo ran' & echo $!; exit 3"
+            process = await own.client.spawn(behind_gate(line, waits=False), {"gate": gate})
+        waiting = int(await read_until(process.fds["stdout"], b"\n"))
+        await asyncio.to_thread(wait_until, lambda: not parent_of(waiting))
+        process.close()

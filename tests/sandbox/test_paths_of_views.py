@@ -1,5 +1,6 @@
 """From permissions to a view, on a real disk: what is refused and by which name, what is mounted and how."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -269,3 +270,15 @@ def test_view_closes_once(ws: Path) -> None:
     view.close()
     assert view.descriptors == []
     assert isinstance(view, View)
+
+
+def test_what_cannot_be_looked_at_for_want_of_descriptors(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository that was not found because no descriptor was free must not be taken for none."""
+
+    def refuse(path: bytes) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    (ws / "below" / ".git").mkdir(parents=True)
+    monkeypatch.setattr("execzmq.sandbox.repositories.os.scandir", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        paths.view_of(permissions(writable=(os.fsencode(ws),)), server_dirs=[])

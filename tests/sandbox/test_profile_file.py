@@ -169,3 +169,19 @@ def test_what_is_no_size_or_count(text: str) -> None:
     for parse in (parse_size, parse_count):
         with pytest.raises(ValueError, match="is no "):
             parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a]\nwritable = " + "[" * 5000,
+        "[a]\ntmp = " + "1" * 5000,
+        "\n".join(f'[p{number}]\nextends = "p{number + 1}"' for number in range(300)) + "\n[p300]",
+    ],
+    ids=["depth", "digits", "number"],
+)
+def test_what_is_too_much_is_refused_as_any_other_fault(text: str) -> None:
+    """A file that no reader can take is the file's fault, and told so."""
+    with pytest.raises(InvalidRequest) as caught:
+        read(text)
+    assert caught.value.details["reason"] == "bad_profile_file"
