@@ -29,8 +29,13 @@ async def aside(work: Callable[[], T], seconds: float, drop: Callable[[T], objec
         TimeoutError: it takes longer. OSError: there is no thread for it. What `work` raises.
     """
     done = _begin(work, drop)
-    async with asyncio.timeout(seconds):
-        return await done
+    try:
+        async with asyncio.timeout(seconds):
+            return await done
+    except BaseException:
+        if drop is not None and done.done() and not done.cancelled() and done.exception() is None:
+            drop(done.result())  # it came together with the cancellation
+        raise
 
 
 class Aside(Generic[T]):

@@ -232,10 +232,15 @@ class LocalBackend:
     ) -> tuple[ManagedProcess, Outcome[None] | None, bool]:
         """Begin a start; return the process, what tells of its success, and whether it is a repeat.
 
+        Args:
+            prepared: owned by this call.
+
         Raises:
             Conflict, InvalidRequest, LimitExceeded: nothing was begun.
             InvalidState: the backend is closed. ServerLost: it is ending.
         """
+        if self._closed and prepared is not None:
+            prepared.close()
         self._require_open()
         return self._starter.begin(params, session, prepared)
 

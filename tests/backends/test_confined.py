@@ -8,16 +8,19 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from execzmq.aside import aside
 from execzmq.backends.local import LocalBackend
 from execzmq.errors import (
     CommandNotFound,
     InvalidRequest,
+    InvalidState,
     NotExecutable,
     SpawnFailed,
     WorkingDirectoryMissing,
@@ -489,3 +492,40 @@ async def test_no_descriptor_is_left_for_the_first_process(
                 await backend.start(confined(shell("true"), root))
         assert caught.value.details["reason"] == "too_many_descriptors"
         await nothing_is_left(backend)
+
+
+async def test_a_start_that_meets_the_end_of_its_backend_holds_nothing(root: Path) -> None:
+    """What was prepared is closed: its lock would keep every server of this user from tidying up."""
+    async with private() as backend:
+        params = confined(shell("true"), root)
+        preparing = backend.prepare(params)
+        assert preparing is not None
+        prepared = await preparing
+    with pytest.raises(InvalidState):
+        backend.begin(params, "s", prepared)
+    assert prepared.starting == -1
+
+
+async def test_what_comes_together_with_a_cancellation_is_dropped() -> None:
+    """The result of work that nobody waits for any more is given back, also where it has come already."""
+    dropped: list[int] = []
+    gate = threading.Event()
+
+    def work() -> int:
+        gate.wait()
+        return 7
+
+    task = asyncio.ensure_future(aside(work, 5.0, dropped.append))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(_open_and_cancel, gate, task)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.to_thread(wait_until, lambda: dropped == [7])
+
+
+def _open_and_cancel(gate: threading.Event, task: "asyncio.Future[int]") -> None:
+    """Let the result come to the loop, which is held up meanwhile, and cancel right after it."""
+    gate.set()
+    loop = asyncio.get_running_loop()
+    wait_until(lambda: loop._ready)  # type: ignore[attr-defined]  # the result
+    loop.call_soon(task.cancel)
