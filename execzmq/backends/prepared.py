@@ -101,6 +101,7 @@ class Prepared:
             cwd=launch.cwd or _FOLDER,
             tty=launch.tty is not None,
             resolver_fd=self._resolver,
+            words=len(launch.argv),
         )
 
     def command(self, launch: Launch) -> list[bytes]:

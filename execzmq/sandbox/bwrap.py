@@ -43,6 +43,7 @@ def arguments(
     cwd: bytes,
     tty: bool,
     resolver_fd: int | None = None,
+    words: int = 0,
 ) -> list[bytes]:
     """Return what bubblewrap reads from `--args`.
 
@@ -56,6 +57,7 @@ def arguments(
         cwd: working directory, inside of the view.
         tty: whether the command has a terminal, of which its own session is made inside.
         resolver_fd: file that says who resolves names there; `None` = the host's own.
+        words: number of the command's own arguments, which bubblewrap counts too.
 
     Raises:
         InvalidRequest: a NUL is in a path or variable, or the name of a variable is none.
@@ -77,7 +79,7 @@ def arguments(
         *_variables(_adjusted(env, frozenset(chosen), permissions, minimal)),
         *(b"--chdir", cwd),
     ]
-    _check(result)
+    _check(result, words)
     return result
 
 
@@ -237,14 +239,15 @@ def _variables(env: Mapping[bytes, bytes]) -> list[bytes]:
     return [b"--clearenv", *(arg for name, value in env.items() for arg in (b"--setenv", name, value))]
 
 
-def _check(args: Sequence[bytes]) -> None:
+def _check(args: Sequence[bytes], words: int) -> None:
     if bad := next((arg for arg in args if b"\0" in arg), None):
         message = f"{os.fsdecode(bad)!r} has a NUL in it, which no path and no variable has"
         raise InvalidRequest(message, reason="path_with_nul", path=os.fsdecode(bad))
-    if len(args) > MOST_ARGUMENTS:
+    if len(args) + words > MOST_ARGUMENTS:
+        value, most = len(args) + words, MOST_ARGUMENTS
         message = (
-            f"bubblewrap would need {len(args)} arguments, the most is {MOST_ARGUMENTS}: name fewer variables"
+            f"bubblewrap would need {value} arguments, the most is {most}: use fewer of the command's own"
         )
         raise LimitExceeded(
-            f"{message} or roots", limit=MOST_ARGUMENTS, value=len(args), reason="too_many_arguments"
+            f"{message}, variables or roots", limit=most, value=value, reason="too_many_arguments"
         )

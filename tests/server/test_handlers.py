@@ -221,3 +221,28 @@ async def test_a_shutdown_is_answered_before_it_happens() -> None:
     async with opened() as rig:
         assert (await rig.ask("shutdown", epoch=EPOCH))["status"] == "ok"
         assert rig.shut_down == 1
+
+
+@pytest.mark.slow
+async def test_a_root_whose_name_is_no_utf_8(home_root: Path) -> None:
+    """Its start and its explanation are answered, the name written readably: else it ran and nobody knew."""
+    root = os.path.join(os.fsencode(home_root), b"\xff")
+    os.mkdir(root)
+    sandbox = {"profile": "workspace-write", "workspace_roots": [root]}
+    content = start("true", process_id="p", cwd=root, sandbox=sandbox)
+    async with opened() as rig:
+        answer = await rig.ask("start", **content)
+        assert answer["status"] == "ok", answer
+        assert answer["sandbox"]["roots"] == [f"{home_root}/\\xff"]
+        await rig.ask("wait", process_id="p", until="closed", timeout=10.0)
+        del content["epoch"], content["process_id"]
+        assert (await rig.ask("explain", **content))["sandbox"] == answer["sandbox"]
+
+
+@pytest.mark.slow
+async def test_more_arguments_than_a_sandbox_takes() -> None:
+    """They are refused by their number, those of the command itself included."""
+    async with opened() as rig:
+        content = start("true", *["x"] * 8900, sandbox={"profile": "read-only"}, cwd=b"/")
+        answer = await rig.ask("start", **content)
+        assert (answer["ename"], answer["details"]["reason"]) == ("LimitExceeded", "too_many_arguments")

@@ -12,6 +12,7 @@ from execzmq.errors import InvalidRequest
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.paging import Place
 from execzmq.process.reading import page_of
+from execzmq.protocol.fields import plain
 from execzmq.protocol.values import process_info_to_wire
 from execzmq.server import requests
 from execzmq.server.context import Context
@@ -57,7 +58,8 @@ def explain(
     params = _params(request, buffers)
 
     async def answer() -> Reply:
-        return Reply(await context.backend.explain(params))
+        explained = await context.backend.explain(params)
+        return Reply({**explained, "sandbox": plain(explained["sandbox"])})
 
     return answer()
 
@@ -77,7 +79,7 @@ def _started(process: ManagedProcess, repeated: bool) -> Reply:
             "instance": process.instance,
             "pid": process.pid or 0,
             "repeated": repeated,
-            "sandbox": process.spec.sandbox,
+            "sandbox": plain(process.spec.sandbox),
         }
     )
 
