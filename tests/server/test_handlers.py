@@ -233,7 +233,7 @@ async def test_a_root_whose_name_is_no_utf_8(home_root: Path) -> None:
     async with opened() as rig:
         answer = await rig.ask("start", **content)
         assert answer["status"] == "ok", answer
-        assert answer["sandbox"]["roots"] == [f"{home_root}/\\xff"]
+        assert answer["sandbox"]["roots"] == [f"{home_root}/\\udcff"]
         await rig.ask("wait", process_id="p", until="closed", timeout=10.0)
         del content["epoch"], content["process_id"]
         assert (await rig.ask("explain", **content))["sandbox"] == answer["sandbox"]
