@@ -165,7 +165,10 @@ class Starter:
     ) -> tuple[Launch, dict[str, int]]:
         if prepared is None:
             return launch_of(params, spec, self._backend.base_env, folder)
-        return prepared.launch_of(params, spec, self._backend.base_env, folder)
+        try:
+            return prepared.launch_of(params, spec, self._backend.base_env, folder)
+        except OSError as error:
+            raise spawn_error(error) from None
 
     def _spawned(self, process: ManagedProcess, prepared: Prepared | None, spawned: SpawnedProcess) -> None:
         if prepared is None:
