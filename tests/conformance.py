@@ -198,6 +198,8 @@ async def sandbox_confines(backend: ExecBackend) -> None:
 @check
 async def full_access_is_no_sandbox(backend: ExecBackend) -> None:
     """The profile that confines nothing is like none."""
+    with pytest.raises(InvalidRequest, match="need a sandbox: name its profile"):
+        await backend.start(shell("true", sandbox=SandboxIntent("", (b"/usr",))))
     handle = await backend.start(shell("true", sandbox=SandboxIntent("full-access")))
     end_of(await all_events(handle))
     assert (await handle.info()).sandbox is None

@@ -90,10 +90,12 @@ def test_served_profile_confines_what_names_none() -> None:
     """A server that confines runs nothing unconfined; one with an unknown profile does not begin."""
     assert execzmq("serve", "--name", "g", "--profile", "read-only", "--detach").returncode == 0
     assert b"*  read-only" in execzmq("profiles", "--on", "g").stdout
-    done = execzmq("run", "--on", "g", "--", "touch", "/etc/nosuch")
+    done = execzmq("run", "--on", "g", "--cwd", "/", "--", "touch", "/etc/nosuch")
     assert (done.returncode, b"denied" in done.stderr) == (1, True)
     assert execzmq("run", "--on", "g", "--sandbox", "full-access", "--", "true").returncode == say.FAILED
-    shown = execzmq("run", "--on", "g", "--explain", "--root", "/usr/share", "--", "true").stdout
+    shown = execzmq(
+        "run", "--on", "g", "--cwd", "/", "--explain", "--root", "/usr/share", "--", "true"
+    ).stdout
     assert b"sandbox profile: read-only" in shown
     done = execzmq("serve", "--name", "h", "--profile", "nope", "--detach")
     assert done.returncode != 0

@@ -280,9 +280,6 @@ async def test_variables_of_a_policy_are_as_those_of_env(backend: FakeBackend) -
         ({"stderr": -1}, InvalidRequest),
         ({"workspace_roots": "/r", "sandbox": "p"}, TypeError),
         ({"workspace_roots": ["/r\0"], "sandbox": "p"}, InvalidRequest),
-        ({"workspace_roots": ["/r"]}, InvalidRequest),
-        ({"network": "none"}, InvalidRequest),
-        ({"allowed_hosts": ["a"]}, InvalidRequest),
         ({"allowed_hosts": "a", "sandbox": "p"}, TypeError),
         ({"allowed_hosts": [b"a"], "sandbox": "p"}, TypeError),
         ({"network": "lan", "sandbox": "p"}, InvalidRequest),
@@ -304,6 +301,17 @@ async def test_wrong_options_start_nothing(
     with pytest.raises(error):
         await AsyncClient(backend).start("x", **options)
     assert backend.started == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"workspace_roots": ["/r"]}, {"network": "none"}, {"allowed_hosts": ["a"]}]
+)
+async def test_no_profile_narrows_the_default(backend: FakeBackend, options: Any) -> None:
+    """What narrows a sandbox goes to the server without a profile: it knows whether it has a default."""
+    await AsyncClient(backend).start("x", **options)
+    (params,) = backend.started
+    assert params.sandbox is not None
+    assert params.sandbox.profile == ""
 
 
 def test_keywords_are_shown() -> None:

@@ -432,7 +432,6 @@ async def test_max_output_keeps_both_ends() -> None:
         ({"process_id": "not an id"}, ValueError),
         ({"env": {"A=B": ""}}, ValueError),
         ({"env": {"A": "b\0"}}, ValueError),
-        ({"workspace_roots": ["/tmp"]}, ValueError),
     ],
 )
 def test_wrong_keywords_start_nothing(options: Any, error: type[Exception]) -> None:
