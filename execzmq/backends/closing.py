@@ -48,10 +48,11 @@ async def start_or_give_up(starting: Awaitable[None], give_up: Callable[[], None
 
 
 async def cancel_all(tasks: set[asyncio.Task[object]]) -> None:
-    """Cancel tasks and wait until they are no more."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    """Cancel tasks and wait until they are no more, nor those that they have begun meanwhile."""
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 async def _within(seconds: float, tasks: list[asyncio.Future[object]]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
+from execzmq.keeper import pidfds
 from execzmq.keeper.messages import INSIDE, SANDBOX
 from execzmq.keeper.pidfds import exit_status, is_over
 from execzmq.process.confinement import Leader
@@ -133,11 +134,6 @@ def unfolded(status: int | None) -> int | None:
 
 def pid_of(pidfd: int) -> int:
     """Return the process id that a pidfd stands for, 0 where the process is gone."""
-    try:
-        with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("Pid:"):
-                    return max(0, int(line.split()[1]))
-    except OSError:
-        pass
+    with suppress(OSError):
+        return max(0, pidfds.pid_of(pidfd))
     return 0

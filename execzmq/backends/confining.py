@@ -202,8 +202,9 @@ class Confiner:
         """
         try:
             await self._backend.keeper.release(key)
-            outputs = [spawned.fds[name] for name in ("stdout", "pty") if name in spawned.fds]
-            return await entering.executed(status, pid_of(first), prepared.command_lines, outputs)
+            fds, lines = spawned.fds, prepared.command_lines
+            output = fds.get("stdout", fds.get("pty", -1))
+            return await entering.executed(status, pid_of(first), lines, output, is_own="stderr" in fds)
         except asyncio.CancelledError:
             killing.pop_all()
             raise

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection
-from contextlib import suppress
+import select
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 
 from execzmq.backends.wrapper_status import WrapperStatus
+from execzmq.keeper import procfs
 from execzmq.keeper.tree import parent_of
 
 SECONDS = 15.0
@@ -53,38 +55,56 @@ async def first_process(status: WrapperStatus) -> int:
 
 
 async def executed(
-    status: WrapperStatus, first_pid: int, before: Collection[bytes], outputs: Collection[int]
+    status: WrapperStatus, first_pid: int, before: Collection[bytes], output: int, *, is_own: bool
 ) -> int:
     """Wait until the command was executed; return its pidfd, -1 where it has ended already.
 
     Args:
         before: command lines of what its process is before.
-        outputs: descriptors of what it says: the wrapper says nothing there.
+        output: descriptor of what it says; -1 = there is none.
+        is_own: nobody but the command says anything there.
 
     Raises:
         NotExecuted: it will not be, or may never be.
     """
-    loop = asyncio.get_running_loop()
-    for fd in outputs:
-        loop.add_reader(fd, _hear, loop, fd, status)
     try:
         async with asyncio.timeout(SECONDS):
-            return await _executed(status, first_pid, before)
+            with _hearing(output, status):
+                return await _executed(status, first_pid, before, output if is_own else -1)
     except TimeoutError:
         raise NotExecuted(is_late=True) from None
+
+
+@contextmanager
+def _hearing(fd: int, status: WrapperStatus) -> Iterator[None]:
+    """Wake who waits for news as soon as something was said, or nobody can say anything any more."""
+    loop = asyncio.get_running_loop()
+
+    def hear() -> None:
+        loop.remove_reader(fd)
+        status.wake()
+
+    if fd >= 0:
+        loop.add_reader(fd, hear)
+    try:
+        yield
     finally:
-        for fd in outputs:
+        if fd >= 0:
             loop.remove_reader(fd)
 
 
-def _hear(loop: asyncio.AbstractEventLoop, fd: int, status: WrapperStatus) -> None:
-    loop.remove_reader(fd)
-    status.wake()
+def _has_words(fd: int) -> bool:
+    """Tell whether something was said that nobody has read."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(events & select.POLLIN for _, events in poll.poll(0))
 
 
-async def _executed(status: WrapperStatus, first_pid: int, before: Collection[bytes]) -> int:
+async def _executed(status: WrapperStatus, first_pid: int, before: Collection[bytes], own_output: int) -> int:
     pause = _LOOK_AGAIN
     while True:
+        if own_output >= 0 and _has_words(own_output):
+            return command_in(first_pid)
         pid = child_of(first_pid)
         if pid is not None and is_executed(pid, before):
             return _pidfd_of(pid, first_pid)
@@ -109,8 +129,8 @@ def child_of(pid: int) -> int | None:
 
     Jobs that have lost their parent are its children too: the command alone is number 2 inside.
     """
-    with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
-        for word in file.read().split():
+    with suppress(OSError):
+        for word in procfs.read(f"/proc/{pid}/task/{pid}/children").split():
             if _number_inside(int(word)) == _COMMAND:
                 return int(word)
     return None
@@ -118,8 +138,8 @@ def child_of(pid: int) -> int | None:
 
 def _number_inside(pid: int) -> int:
     """Return the process id that a process has in its own namespace, 0 where it has ended."""
-    with suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
-        for line in file:
+    with suppress(OSError):
+        for line in procfs.read(f"/proc/{pid}/status").splitlines():
             if line.startswith(b"NSpid:"):
                 return int(line.split()[-1])
     return 0
@@ -128,8 +148,7 @@ def _number_inside(pid: int) -> int:
 def is_executed(pid: int, before: Collection[bytes]) -> bool:
     """Tell whether a process has another command line than before; it has none while it is being executed."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            line = file.read(_CMDLINE)
+        line = procfs.read(f"/proc/{pid}/cmdline", _CMDLINE)
     except OSError:
         return False
     return bool(line) and not any(line == other[:_CMDLINE] for other in before)

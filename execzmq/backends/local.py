@@ -303,7 +303,10 @@ class LocalBackend:
         self.run_task(handle.end("timed_out", "time limit", process.spec.timeout_grace))
 
     def run_task(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run a coroutine that this backend owns until it is closed."""
+        """Run a coroutine that this backend owns until it is closed; afterwards none is begun."""
+        if self._closed:
+            work.close()
+            return
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from execzmq.keeper import procfs
+
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _RECURSIVE, _PRIVATE = 1 << 14, 1 << 18
 
@@ -20,8 +22,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def are_shared() -> bool:
     """Tell whether copies of this process's mounts go on getting what is mounted."""
-    with open("/proc/self/mountinfo", "rb") as file:
-        return any(b" shared:" in line or b" master:" in line for line in file if not _is_hidden(line))
+    lines = procfs.read("/proc/self/mountinfo").splitlines()
+    return any(not _is_hidden(line) for line in lines if b" shared:" in line or b" master:" in line)
 
 
 def _is_hidden(line: bytes) -> bool:

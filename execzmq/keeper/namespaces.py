@@ -19,7 +19,7 @@ from execzmq.keeper import signals
 from execzmq.keeper.child import close_others
 from execzmq.keeper.launch import SpawnError
 from execzmq.keeper.loop import Loop
-from execzmq.keeper.pidfds import is_over
+from execzmq.keeper.pidfds import is_over, pid_of
 
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -85,11 +85,13 @@ def open_network(pidfd: int) -> int:
     """Open the network namespace of a process, the caller's then.
 
     Raises:
-        SpawnError: `ended`, there is no such process any more; `host_network`, it has no network of its own;
-            `listen_failed`, the system refuses.
+        SpawnError: `invalid_descriptor`, that is no pidfd; `ended`, there is no such process any more;
+            `host_network`, it has no network of its own; `listen_failed`, the system refuses.
     """
     try:
-        network = os.open(f"/proc/{_pid_of(pidfd)}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        network = os.open(f"/proc/{pid_of(pidfd)}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    except ValueError as exc:
+        raise SpawnError("invalid_descriptor", None, f"listen came with one: {exc}") from exc
     except FileNotFoundError as exc:
         raise SpawnError("ended", exc.errno, "the process has ended: it has no network any more") from exc
     except OSError as exc:
@@ -114,19 +116,6 @@ def open_owner(network: int) -> int:
         OSError: the system refuses.
     """
     return fcntl.ioctl(network, _NS_GET_USERNS)
-
-
-def _pid_of(pidfd: int) -> int:
-    """Return the number of a descriptor's process, -1 where it has ended.
-
-    Raises:
-        SpawnError: `invalid_descriptor`, it is not a pidfd.
-    """
-    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("Pid:"):
-                return int(line.split()[1])
-    raise SpawnError("invalid_descriptor", None, "listen came with a descriptor that is no pidfd")
 
 
 def _is_own(kind: str, namespace: int) -> bool:

@@ -9,10 +9,25 @@ import fcntl
 import select
 import struct
 
+from execzmq.keeper import procfs
+
 _GET_INFO = 0xC040FF0B
 """PIDFD_GET_INFO for the first form of `struct pidfd_info`."""
 _INFO = struct.Struct("QQ11Ii")
 _INFO_EXIT = 1 << 3
+
+
+def pid_of(pidfd: int) -> int:
+    """Return the process id that a pidfd stands for, below 1 where it has ended or is of another namespace.
+
+    Raises:
+        OSError: there is no such descriptor, or none to look with.
+        ValueError: it is no pidfd.
+    """
+    for line in procfs.read(f"/proc/self/fdinfo/{pidfd}").splitlines():
+        if line.startswith(b"Pid:"):
+            return int(line[4:])
+    raise ValueError(f"descriptor {pidfd} is no pidfd")
 
 
 def is_over(pidfd: int) -> bool:

@@ -11,6 +11,8 @@ import os
 import signal
 import time
 
+from execzmq.keeper import procfs
+
 _LOOKS = 3
 """Times that one looks for who was being forked at the last look."""
 _STILL: tuple[list[bytes], ...] = ([], [b"T"], [b"t"], [b"Z"], [b"X"])
@@ -29,9 +31,9 @@ def parent_of(pid: int) -> int:
 
 def _stat(pid: int) -> list[bytes]:
     """Return what the kernel tells of a process from its state on; nothing if there is none."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+    with contextlib.suppress(OSError):
         # The name in parentheses may have spaces and parentheses itself.
-        return file.read().rpartition(b")")[2].split()
+        return procfs.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return []
 
 

@@ -98,21 +98,21 @@ def _drop(env: Mapping[bytes, bytes], patterns: Iterable[str]) -> dict[bytes, by
     return {name: value for name, value in env.items() if name not in unwanted}
 
 
-@lru_cache(maxsize=1024)
-def _matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
-    return re.compile(translate(pattern)).match
+@lru_cache(maxsize=64)
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
+    return re.compile("|".join(map(translate, patterns)) or r"(?!)").match
 
 
 def _matching(names: Iterable[bytes], patterns: Iterable[str]) -> set[bytes]:
     """Return the names that match a pattern, within a bounded time: others wait for it."""
     texts = {name: name.decode("utf-8", "surrogateescape").upper() for name in names}
-    wanted = [pattern.upper() for pattern in patterns]
+    wanted = tuple(pattern.upper() for pattern in patterns)
     steps = sum(map(len, texts.values())) * sum(map(len, wanted))
     if steps > _MOST_STEPS:
         message = "the variables are too many for the patterns of env_policy: shorten one of the two"
         raise LimitExceeded(message, limit=_MOST_STEPS, value=steps)
-    matchers = [_matcher(pattern) for pattern in wanted]
-    return {name for name, text in texts.items() if any(matcher(text) for matcher in matchers)}
+    matches = _matcher(wanted)
+    return {name for name, text in texts.items() if matches(text)}
 
 
 def _check_all(env: Mapping[bytes, bytes]) -> None:

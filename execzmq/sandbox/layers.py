@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Literal
 
 from execzmq.errors import InvalidRequest
@@ -42,6 +43,7 @@ class Layers:
         if not host:
             self._base |= dict.fromkeys(SYSTEM_FOLDERS, "read")
         self._added: dict[bytes, Access] = {}
+        self._found: dict[bytes, Level] = {}
 
     def __contains__(self, path: bytes) -> bool:
         return path in self._added
@@ -49,17 +51,20 @@ class Layers:
     def add(self, path: bytes, level: Access) -> None:
         """Put a layer on a path; where it has one, the stricter of both holds."""
         self._added[path] = min(level, self._added.get(path, level), key=_STRICTEST.index)
+        self._found.clear()
 
     def at(self, path: bytes) -> Level:
         """Return what may be done at a path."""
-        for place in (path, *above(path)):
-            if found := self._added.get(place) or self._base.get(place):
-                return found
-        raise AssertionError("the root folder has a level")
+        found = self._found.get(path)
+        if found is None:
+            places = (path, *above(path))
+            levels = (self._added.get(place) or self._base.get(place) for place in places)
+            found = self._found[path] = next(level for level in levels if level is not None)
+        return found
 
     def beneath(self, path: bytes) -> Level:
         """Return what may be done at a path, were there no layer on it."""
-        return self._base.get(path) or self.at(os.path.dirname(path))
+        return self._base.get(path) or self.at(path[: path.rfind(b"/")] or b"/")
 
     def needed(self) -> dict[bytes, Access]:
         """Return the layers that change something, outer before inner."""
@@ -117,6 +122,7 @@ def is_below(path: bytes, folders: Iterable[bytes]) -> bool:
     return any(path != folder and is_within(path, (folder,)) for folder in folders)
 
 
+@lru_cache(maxsize=512)
 def clean(path: bytes) -> bytes:
     """Return a path without doubled and trailing slashes.
 

@@ -79,8 +79,7 @@ def _plan(permissions: Permissions, server_dirs: Sequence[bytes]) -> _Plan:
     with open(_MOUNTS_FILE, "rb") as file:
         mounts = MountTable(file.read())
     denied, server = (
-        _everywhere([places.resolve_hidden(path) for path in paths], mounts)
-        for paths in (permissions.denied, server_dirs)
+        _everywhere(places.resolve_hidden(paths), mounts) for paths in (permissions.denied, server_dirs)
     )
     if b"/" in (*denied, *server):
         raise refusal("deny_is_slash", b"/", "cannot be denied: nothing could run")
@@ -102,7 +101,7 @@ def _shown(permissions: Permissions, plan: _Plan) -> Iterable[tuple[bytes, Acces
         ("write", permissions.writable, permissions.write_within),
     ]
     for level, paths, bounds in wanted:
-        within = None if bounds is None else [places.resolve_hidden(bound) for bound in bounds]
+        within = None if bounds is None else places.resolve_hidden(bounds)
         for path in paths:
             resolved = places.resolve(path, is_writable=level == "write")
             check_place(resolved)
@@ -156,7 +155,7 @@ def _keep(path: bytes, plan: _Plan, placeholders: Collection[bytes]) -> None:
         raise refusal("root_is_protected", path, "is protected, and has another root in it: name fewer roots")
     if plan.layers.at(path) != "write":
         return
-    if links := [link for link in places.links_in(path) if plan.layers.beneath(link) == "write"]:
+    if links := [link for link in places.links_in(path, plan.roots) if plan.layers.beneath(link) == "write"]:
         raise refusal(
             "protected_is_link", links[0], "is a protected name and a symbolic link: make it a folder"
         )

@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Collection, Iterable
+from itertools import takewhile
 
 from execzmq.sandbox.layers import above, clean, refusal
 
@@ -48,14 +50,25 @@ def resolve(path: bytes, *, is_writable: bool) -> bytes:
     return resolved
 
 
-def resolve_hidden(path: bytes) -> bytes:
-    """Return what is really meant by the path of something to be hidden, as far as it exists."""
-    return os.path.realpath(clean(path))
+def resolve_hidden(paths: Iterable[bytes]) -> list[bytes]:
+    """Return what is really meant by the paths of things to be hidden, as far as they exist."""
+    folders: dict[bytes, bytes] = {}  # most of what is hidden lies in few
+    return [_resolved(clean(path), folders) for path in paths]
 
 
-def links_in(path: bytes) -> list[bytes]:
-    """Return the places of the symbolic links that a path goes through."""
-    found = [folder for folder in (path, *above(path)) if os.path.islink(folder)]
+def _resolved(path: bytes, folders: dict[bytes, bytes]) -> bytes:
+    if os.path.islink(path):
+        return os.path.realpath(path)
+    folder, _, name = path.rpartition(b"/")
+    if folder not in folders:
+        folders[folder] = os.path.realpath(folder or b"/").rstrip(b"/")
+    return folders[folder] + b"/" + name
+
+
+def links_in(path: bytes, resolved: Collection[bytes] = ()) -> list[bytes]:
+    """Return the places of the links that a path goes through, but of what is above a `resolved` one."""
+    chain = takewhile(lambda folder: folder not in resolved, (path, *above(path)))
+    found = [folder for folder in chain if os.path.islink(folder)]
     return [os.path.join(os.path.realpath(os.path.dirname(link)), os.path.basename(link)) for link in found]
 
 
