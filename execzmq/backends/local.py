@@ -127,12 +127,8 @@ class LocalBackend:
     def statistics(self) -> dict[str, int]:
         """Return what was counted since the start, and how much there is at the moment."""
         now = {"alive": self.table.alive, "processes": len(self.table)}
-        return {
-            **self._starter.counts,
-            "ended": self._ended,
-            **now,
-            "degraded": self.recording.degraded_count,
-        }
+        past = {"ended": self._ended, "degraded": self.recording.degraded_count}
+        return {**self._starter.counts, **now, **past}
 
     # ExecBackend
 
