@@ -65,6 +65,15 @@ def deadline(seconds: float) -> Deadline:
     return Deadline(seconds * TIMESCALE)
 
 
+def no_child_is_left() -> bool:
+    """Reap a child that has ended; tell whether there is none any more, as a keeper that lives on is one."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
+
+
 def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
     """Wait for a state that announces itself by no event, such as an entry in /proc.
 

@@ -9,6 +9,7 @@ from execzmq.backends.local import LocalBackend
 from execzmq.settings import Settings
 from execzmq.types.params import SandboxIntent
 from tests.commands import all_events, output_of, until_output, words
+from tests.support import no_child_is_left, wait_until
 
 HOST = "10.99.0.2"
 PORT = 8777
@@ -48,6 +49,7 @@ async def main() -> None:
         await process.write(b"go\n")
         print(output_of(await all_events(process)).decode(), end="")
         await two.shutdown()
+        wait_until(no_child_is_left, 10.0)  # the keeper still has the folder
     server.close()
     await server.wait_closed()
     left = [pid for pid in filter(str.isdecimal, os.listdir("/proc")) if _is_companion(pid)]
