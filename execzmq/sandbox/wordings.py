@@ -105,7 +105,7 @@ _OPERATIONS = {
     "io_uring": r"io_uring",
     "mount": r"\b(?:u?mount|umount2|pivot_root|swapon|swapoff|losetup|fsopen|move_mount)\b",
     "owner": r"chown|chgrp|ownership|change owner|preserve owner",
-    "mode": r"chmod|chang(?:e|ing) permissions|change mode|set permissions",
+    "mode": r"chmod|(?:chang|preserv|set|sett)(?:e|ing)? permissions|change mode",
     "node": r"mknod|\bspecial file\b|device node",
     "chroot": r"chroot|root directory",
     "hostname": r"sethostname|\bhost ?name: you must|set hostname|hostname:",

@@ -1,11 +1,12 @@
 """Arrange that tests run as an ordinary user, who cannot enter the home of who runs them.
 
 Owns a folder with a copy of interpreter, packages and tree that the user can read, and another that is the
-user's own. No user needs to exist: a number is enough.
+user's own.
 """
 
 import contextlib
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -17,11 +18,14 @@ from pathlib import Path
 from tests.escapes.site import base_folder
 from tests.support import REPOSITORY
 
-UID = 65533
-"""A user who has no name and no files; `nobody` may have some."""
+UID = next(user.pw_uid for user in pwd.getpwall() if user.pw_name in ("games", "operator", "bin"))
+"""A user who has a name, for programs that ask for it, and no files.
+
+`nobody` is none such: whoever has no place in a user namespace has that number too.
+"""
 
 _UNUSED = ("site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "config-*", "*.a")
-_TOOLS = ("mypy*", "*mypyc*", "ruff*", "pip", "pip-*", "setuptools*", "_editable_impl_*")
+_TOOLS = ("mypy*", "*mypyc*", "ruff*", "setuptools", "setuptools-*", "_editable_impl_*")
 _TREE = ("execzmq", "tests", "pyproject.toml")
 
 
@@ -47,7 +51,7 @@ class Copy:
         _copy_tree(standard, self._python / "lib" / version, _UNUSED)
         for library in Path(sys.base_prefix, "lib").glob("libpython*.so*"):
             _copy(library, self._python / "lib" / library.name)
-        _copy_tree(own, self.top / "packages", _TOOLS)
+        _copy_tree(own, self._python / "lib" / version / "site-packages", _TOOLS)
         for name in _TREE:
             source, target = REPOSITORY / name, self.top / "tree" / name
             if source.is_dir():
@@ -61,8 +65,9 @@ class Copy:
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "HOME": str(self.home),
+            "SHELL": "/bin/sh",
             "LANG": "C.UTF-8",
-            "PYTHONPATH": f"{self.top / 'tree'}:{self.top / 'packages'}",
+            "PYTHONPATH": str(self.top / "tree"),
             "PYTHONDONTWRITEBYTECODE": "1",
             "LD_LIBRARY_PATH": str(self._python / "lib"),
             "EXECZMQ_TEST_TIMESCALE": os.environ.get("EXECZMQ_TEST_TIMESCALE", "1"),

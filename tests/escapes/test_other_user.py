@@ -39,9 +39,19 @@ def test_attempts_of_an_ordinary_user(request: pytest.FixtureRequest) -> None:
 
     An ordinary user who runs the tests has made them already, and cannot make those of root.
     """
-    copy: Copy = request.getfixturevalue("copy")
+    _passes(request.getfixturevalue("copy"), "tests/escapes")
+
+
+@pytest.mark.usefixtures("by_root")
+def test_everyday_work_of_an_ordinary_user(request: pytest.FixtureRequest) -> None:
+    """What root's commands can do in a sandbox those of others can too."""
+    _passes(request.getfixturevalue("copy"), "tests/sandbox/test_everyday.py")
+
+
+def _passes(copy: Copy, tests: str) -> None:
+    """Run tests as the ordinary user: some must pass, and none may fail."""
     options = ("-q", "-p", "no:cacheprovider", "--no-header", "--tb=short", "-o", "timeout=120")
-    done = copy.run("-m", "pytest", *options, "tests/escapes", seconds=SECONDS)
+    done = copy.run("-m", "pytest", *options, tests, seconds=SECONDS)
     assert done.returncode == 0, done.stdout[-8000:]
     assert re.search(r"^\d+ passed", done.stdout, re.M), done.stdout[-8000:]
 

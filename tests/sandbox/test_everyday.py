@@ -1,6 +1,7 @@
 """What people do all day succeeds in `workspace-write`, by the client and by the command line."""
 
 import importlib.util
+import os
 import shutil
 import stat
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from execzmq.client.run import CompletedProcess
 from execzmq.client.sync import Client
 from execzmq.sandbox.profile_store import profiles_path
+from execzmq.types.params import EnvPolicy
 from tests.cli.shell import UserTerminal, execzmq
 from tests.servers import serving
 from tests.sources import ROOT
@@ -83,10 +85,15 @@ class Place:
         assert (done.result.exit_code, done.result.cause) == (0, "exited"), (done.stdout, done.stderr)
         return str(done.stdout)
 
+    def with_python(self, script: str) -> str:
+        """Run a shell's script that runs the tests' interpreter, with what it needs to find its library."""
+        chosen = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        return self.succeed(script, "python", env_policy=EnvPolicy(set=chosen))
+
     def python(self, script: str) -> str:
         """Run a Python script from a file with the tests' interpreter."""
         (self.root / "script.py").write_text(textwrap.dedent(script))
-        return self.succeed(f"'{PYTHON}' script.py", "python")
+        return self.with_python(f"'{PYTHON}' script.py")
 
 
 @pytest.fixture
@@ -263,7 +270,7 @@ def test_multiprocessing_c74(place: Place) -> None:
             """
         )
     )
-    assert "4 passed" in place.succeed(f"'{PYTHON}' -m pytest -q test_a.py", "python")
+    assert "4 passed" in place.with_python(f"'{PYTHON}' -m pytest -q test_a.py")
 
 
 def test_install_from_a_wheel(place: Place) -> None:
@@ -276,13 +283,12 @@ def test_install_from_a_wheel(place: Place) -> None:
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\nhello = hello:main\n")
         wheel.writestr(f"{info}/RECORD", "")
-    said = place.succeed(
+    said = place.with_python(
         f"""
         '{PYTHON}' -m venv --without-pip v
         '{PYTHON}' -m pip --python v/bin/python install -q --no-index ./hello-1.0-py3-none-any.whl
         v/bin/hello
-        """,
-        "python",
+        """
     )
     assert said == "hello\n"
 

@@ -73,6 +73,8 @@ def test_words_of_a_command_line() -> None:
     """Paths, operations and ports are found in a script; addresses of others are no paths."""
     assert paths_in("cd /a/b && cp x --to=../c https://x.org/d/e") == [b"/a/b", b"../c"]
     assert operation_in("os.chown('x', 1, 1)") == "owner"
+    for words in ("changing permissions of", "preserving permissions for", "setting permissions for"):
+        assert operation_in(f"{words} 'x'") == "mode"
     assert [port_in(text) for text in ("127.0.0.1:80", "localhost (localhost)|127.0.0.1|:81", "x:80")] == [
         80,
         81,
