@@ -87,6 +87,7 @@ PURE = (
     "sandbox/setup_errors.py",
     "sandbox/sight.py",
     "sandbox/slirp.py",
+    "sandbox/toml_keys.py",
     "sandbox/verdict.py",
     "sandbox/wordings.py",
 )

@@ -34,6 +34,9 @@ from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
 from execzmq.types.params import ExecParams
 from execzmq.types.results import ExitResult
 
+END_TIME = 5.0
+"""Seconds in which the end of what was killed must be known; nobody but its parent may know it at once."""
+
 _NOTHING = memoryview(b"")
 _cleanups: set[asyncio.Task[Any]] = set()
 
@@ -118,7 +121,10 @@ async def cleaned_up() -> None:
 
 
 async def end_tree(process: ExecProcess) -> None:
-    """End the tree by KILL, also where the caller is cancelled once more meanwhile."""
+    """End the tree by KILL, also where the caller is cancelled once more meanwhile.
+
+    Who asks afterwards is told of its end, but where something of it survives.
+    """
     await _finish(_end(process))
 
 
@@ -148,7 +154,9 @@ async def _end_if_started(backend: ExecBackend, params: ExecParams) -> None:
 async def _end(process: ExecProcess) -> None:
     # It has ended already, or the server has gone: the caller's own error says more.
     with contextlib.suppress(ExecZMQError):
-        await process.terminate(0.0)
+        report = await process.terminate(0.0)
+        if not report.survivors:
+            await process.wait("exited" if report.unattributed else "closed", END_TIME)
 
 
 async def _finish(work: Coroutine[Any, Any, None]) -> None:

@@ -24,6 +24,7 @@ from execzmq.sandbox.profiles import (
     Workspaces,
     checked_path,
 )
+from execzmq.sandbox.toml_keys import long_key
 from execzmq.types.params import EnvPolicy, Limits, NetworkMode
 from execzmq.types.sizes import parse_size
 
@@ -34,6 +35,8 @@ _BASE_WORDS = ("host", "minimal")
 
 MOST_PROFILES = 256
 """Tables of one file: each may extend the one before it."""
+MOST_PARTS = 8
+"""Parts of one key; a file that is meant has four at most: `NAME.env.set.VARIABLE`."""
 
 
 def _size(value: Any) -> Any:
@@ -109,6 +112,8 @@ def parse_profiles(
     Raises:
         InvalidRequest: the file, a table or a field is wrong; reason `bad_profile_file`.
     """
+    if (key := long_key(text, MOST_PARTS)) is not None:
+        raise _bad(file, f"a key has more than {MOST_PARTS} parts, no field is nested so deep: {key} …")
     try:
         content = tomllib.loads(text)
     except RecursionError:
@@ -209,11 +214,12 @@ def _workspaces(words: list[str] | None, parent: PermissionProfile, home: bytes)
 
 def _more(inherited: tuple[T, ...], added: tuple[T, ...], lifted: tuple[T, ...], field: str) -> tuple[T, ...]:
     """Return what is inherited but for what is lifted, and what is added."""
+    before, without = {*inherited}, {*lifted}
     for one in lifted:
-        if one not in inherited:
+        if one not in before:
             shown = os.fsdecode(one) if isinstance(one, bytes) else one
             raise InvalidRequest(f"lift_{field}: nothing that it extends has {shown!r}: leave it out")
-    return tuple(dict.fromkeys((*(one for one in inherited if one not in lifted), *added)))
+    return tuple(dict.fromkeys((*(one for one in inherited if one not in without), *added)))
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

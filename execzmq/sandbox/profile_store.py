@@ -12,7 +12,7 @@ from execzmq.errors import InvalidRequest
 from execzmq.sandbox.profiles import PermissionProfile, builtin_profiles, clean_path, find_profile
 
 _MOST_BYTES = 64 * 1024
-"""Size of the file; the server waits while it is read, for some files as long as the square of it."""
+"""Size of the file: the server waits while it is read."""
 
 
 def profiles_path(environ: Mapping[str, str] | None = None) -> Path:
@@ -36,7 +36,7 @@ class ProfileStore:
         homes = _homes(os.environ, os.getuid()) if home is None else (home,)
         self.home = homes[0]
         self.builtin = builtin_profiles(*homes)
-        self._read: tuple[tuple[int, ...], dict[str, PermissionProfile]] | None = None
+        self._read: tuple[tuple[int, ...], dict[str, PermissionProfile] | InvalidRequest] | None = None
 
     def get(self, name: str) -> PermissionProfile:
         """Return the profile of that name; for a built-in one the file is not looked at.
@@ -67,10 +67,20 @@ class ProfileStore:
         status = os.fstat(fd)
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if self._read is None or self._read[0] != identity:
+            self._read = identity, self._verdict(fd, status)
+        found = self._read[1]
+        if isinstance(found, InvalidRequest):
+            raise InvalidRequest(found.message, **found.details)
+        return found
+
+    def _verdict(self, fd: int, status: os.stat_result) -> dict[str, PermissionProfile] | InvalidRequest:
+        """Return what is in the file, or what is wrong with it."""
+        try:
             self._check(status)
             with open(fd, "rb", closefd=False) as file:
-                self._read = identity, self._parsed(file.read(_MOST_BYTES))
-        return self._read[1]
+                return self._parsed(file.read(_MOST_BYTES))
+        except InvalidRequest as error:
+            return error
 
     def _parsed(self, data: bytes) -> dict[str, PermissionProfile]:
         # Most users have no such file, and what reads it takes long to load.

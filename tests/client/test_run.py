@@ -16,10 +16,11 @@ import pytest
 from execzmq.client import limit
 from execzmq.client.aio import AsyncClient
 from execzmq.client.arguments import DEVNULL, INHERIT, PIPE, STDOUT
+from execzmq.client.run import END_TIME
 from execzmq.client.sync import Client
 from execzmq.errors import CommandNotFound, ServerLost, StatusUnknown
 from execzmq.types.events import Exited, Failed, Gap, Output, Started
-from execzmq.types.results import ExitResult
+from execzmq.types.results import ExitResult, ProcessInfo
 from tests.client.clients import open_on, until
 from tests.fakes import FakeBackend, script
 from tests.support import child, ms
@@ -295,6 +296,28 @@ async def test_cancel_ends_the_tree() -> None:
     assert backend.processes["fake-0"].open_iterators == 0
 
 
+async def test_cancelled_run_waits_until_its_end_is_known() -> None:
+    """Who asks after an interrupted `run` is told that it has ended, however late its parent saw that."""
+    known, asked = asyncio.Event(), asyncio.Event()
+    backend = FakeBackend([Started(1, 1), asyncio.Event()])
+    task = asyncio.create_task(AsyncClient(backend).run("sleep 60"))
+    await until(lambda: bool(backend.processes) and backend.processes["fake-0"].open_iterators == 1)
+    process = backend.processes["fake-0"]
+
+    async def wait(until: str, seconds: float) -> ProcessInfo:
+        asked.set()
+        await known.wait()
+        return process.information
+
+    process.wait = wait  # type: ignore[method-assign,assignment]  # the fake's own knows the end at once
+    task.cancel()
+    await asked.wait()
+    assert not task.done()
+    known.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_cancel_during_the_start_ends_what_was_started_c65() -> None:
     """A `run` that is cancelled while the server starts the command leaves no stray."""
     begun, go_on = asyncio.Event(), asyncio.Event()
@@ -311,7 +334,7 @@ async def test_cancel_during_the_start_ends_what_was_started_c65() -> None:
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert backend.processes["fake-0"].calls == [("terminate", 0.0)]
+    assert backend.processes["fake-0"].calls == [("terminate", 0.0), ("wait", "closed", END_TIME)]
 
 
 async def test_closing_the_client_ends_what_it_runs() -> None:
@@ -341,7 +364,7 @@ async def test_closing_the_client_ends_what_it_starts() -> None:
     task = asyncio.create_task(client.run("sleep 60"))
     await begun.wait()
     await client.aclose()
-    assert backend.processes["fake-0"].calls == [("terminate", 0.0)]
+    assert backend.processes["fake-0"].calls == [("terminate", 0.0), ("wait", "closed", END_TIME)]
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -352,7 +375,7 @@ async def test_server_lost_on_the_way_c59() -> None:
     backend = FakeBackend([Started(1, 1), ServerLost("gone")])
     with pytest.raises(ServerLost):
         await AsyncClient(backend).run("sleep 60")
-    assert backend.processes["fake-0"].calls[-1] == ("terminate", 0.0)
+    assert backend.processes["fake-0"].calls[-2:] == [("terminate", 0.0), ("wait", "closed", END_TIME)]
 
 
 async def test_server_that_does_not_keep_the_time_limit_c59(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +385,7 @@ async def test_server_that_does_not_keep_the_time_limit_c59(monkeypatch: pytest.
     with pytest.raises(subprocess.TimeoutExpired) as caught:
         await AsyncClient(backend).run("sleep 60", timeout=ms(10), drain=0.0)
     assert caught.value.stdout == b"part"
-    assert backend.processes["fake-0"].calls[-1] == ("terminate", 0.0)
+    assert backend.processes["fake-0"].calls[-2:] == [("terminate", 0.0), ("wait", "closed", END_TIME)]
 
 
 @pytest.mark.parametrize("cause", ["server_lost", "failed"])

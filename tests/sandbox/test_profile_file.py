@@ -1,6 +1,7 @@
 """The TOML file of a user's own profiles: what its fields mean, and what is told of a wrong one."""
 
 import re
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from execzmq.types.params import Limits
 from execzmq.types.sizes import parse_count, parse_size
 from tests.examples import blocks
 from tests.sources import ROOT
+from tests.support import ms
 
 WHOLE = """
 [lab]
@@ -64,6 +66,15 @@ def test_fields_of_a_profile() -> None:
     assert lab.env_policy.inherit == "all"
     assert {"AWS_*", "*TOKEN*"} <= {*lab.env_policy.exclude}
     assert dict(lab.env_policy.set) == {**TEMPORARY, b"OMP_NUM_THREADS": b"4"}
+
+
+def test_key_of_many_parts_is_refused_before_it_is_read() -> None:
+    """Reading it would take the square of its parts: the server would stand still for twenty seconds."""
+    begun = time.perf_counter()
+    with pytest.raises(InvalidRequest, match=r"more than 8 parts, no field is nested so deep: a\.a\.a"):
+        read("a." * 32_000 + "a = 1")
+    assert time.perf_counter() - begun < ms(1000)
+    assert read("[a]\ndescription = 'a.b.c.d.e.f.g.h.i.j'\nenv.set.A = '1'\n")["a"].name == "a"
 
 
 def test_without_a_word_a_profile_is_read_only() -> None:

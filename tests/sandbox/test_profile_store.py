@@ -3,11 +3,14 @@
 import os
 import pwd
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from execzmq.errors import InvalidRequest
+from execzmq.sandbox import profile_file
 from execzmq.sandbox.profile_store import ProfileStore, profiles_path
+from execzmq.sandbox.profiles import PermissionProfile
 
 HOME = b"/home/u"
 
@@ -83,6 +86,30 @@ def test_broken_file_breaks_no_built_in_profile(path: Path) -> None:
         store.all()
     path.write_text("[a]\n")
     assert store.get("a").name == "a"
+
+
+def test_fault_is_found_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was wrong with a file is wrong until it changes: no start waits for it to be read again."""
+    reads: list[str] = []
+    parse = profile_file.parse_profiles
+
+    def counted(text: str, *others: Any) -> dict[str, PermissionProfile]:
+        reads.append(text)
+        return parse(text, *others)
+
+    monkeypatch.setattr(profile_file, "parse_profiles", counted)
+    path.write_text("[a")
+    store = ProfileStore(path, HOME)
+    told = []
+    for _ in range(3):
+        with pytest.raises(InvalidRequest) as caught:
+            store.get("a")
+        told.append((str(caught.value), caught.value.reason))
+    assert reads == ["[a"]
+    assert len({*told}) == 1
+    path.write_text("[a]")
+    assert store.get("a").name == "a"
+    assert reads == ["[a", "[a]"]
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
