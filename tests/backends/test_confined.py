@@ -343,6 +343,27 @@ async def test_limits_are_told_and_hold() -> None:
         assert result.cause == "oom" or b"MemoryError" in output_of(await all_events(process))
 
 
+@pytest.mark.parametrize("code", [0, 3])
+async def test_forks_that_were_refused_are_told(code: int) -> None:
+    """As evidence, whatever the command made of it, where the kernel counts them."""
+    lines = f"""
+import os, time
+try:
+    for _ in range(9):
+        if os.fork() == 0:
+            time.sleep(0.2)
+            os._exit(0)
+except OSError:
+    os._exit({code})
+"""
+    async with private() as backend:
+        process = await backend.start(confined(python(lines, limits=Limits(processes=3))))
+        result = end_of(await all_events(process))
+        assert (result.exit_code, result.cause) == (code, "exited")
+        if "pids" in backend.confiner.cells.cgroups.controllers:
+            assert result.evidence == ("limit processes=3 (limits)",)
+
+
 @pytest.mark.skipif(shutil.which("perl", path="/usr/bin") is None, reason="needs perl")
 @pytest.mark.parametrize("tty", [False, True])
 async def test_abstract_sockets_of_the_host_escape_48(tty: bool) -> None:
