@@ -86,13 +86,18 @@ class Cells:
         self._companions = {key: found for key, found in left.items() if is_companion(key)}
         return {key: found for key, found in left.items() if not is_companion(key)}
 
-    def recover(self) -> None:
-        """Tidy up after sandboxes of an earlier life that have ended, when all are known that have not."""
+    def recover(self, processes: Iterable[ManagedProcess]) -> None:
+        """Tidy up after sandboxes of an earlier life that have ended, when all are known that have not.
+
+        Args:
+            processes: which that life has left.
+        """
         while self._companions:
             key, companion = self._companions.popitem()
             companion.close()
             self._keeper().abandon(key)
-        if self._cells or self._unseen or has_journal(self._folder):
+        had_limits = any((process.spec.sandbox or {}).get("limits_enforced") for process in processes)
+        if self._cells or self._unseen or had_limits or has_journal(self._folder):
             _ = self.sweeper, self.cgroups
 
     async def hand_over(self, keeper: KeeperClient, processes: Iterable[ManagedProcess]) -> int:
@@ -196,6 +201,12 @@ class Cells:
             self._let_go(process.spec.key, then)
         else:
             cell.then = then
+
+    def give_up(self, process: ManagedProcess) -> None:
+        """End all that is in the sandbox, if any, of a process that could not be started after all."""
+        if (cell := self._cells.get(process.spec.key)) is not None:
+            cell.confined.kill()
+            self.when_over(process, lambda: None)
 
     def kill_all(self) -> None:
         """End all that is in any sandbox at once."""

@@ -21,7 +21,7 @@ from execzmq.backends import entering, internet
 from execzmq.backends.cells import Cells, word_of
 from execzmq.backends.confined import COMMAND, FIRST, Confined, close_all, pid_of
 from execzmq.backends.judging import Circumstances
-from execzmq.backends.launching import spawn_error
+from execzmq.backends.launching import is_shortage, spawn_error
 from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
 from execzmq.backends.records import start_record
@@ -132,13 +132,16 @@ class Confiner:
         """Take what a sandbox needs on the disk and in the kernel before it is started.
 
         Raises:
-            SpawnFailed: the disk is full or fails; nothing was taken.
+            SpawnFailed: a disk is full or fails, or there is no descriptor; nothing was taken.
         """
         try:
             self.cells.sweeper.hold(key, prepared.view)
         except OSError as error:
-            message = f"the sandbox cannot be written down in the server's state folder: {error.strerror}"
-            raise SpawnFailed(f"{message}; make room on its disk", reason="placeholders") from None
+            if is_shortage(error):
+                raise spawn_error(error) from None
+            message = f"the sandbox needs a file that cannot be written: {error.strerror}"
+            path = os.fsdecode(error.filename)
+            raise SpawnFailed(f"{message}: {path!r}; make room on its disk", reason="placeholders") from None
         limited = prepared.permissions.limits
         prepared.cgroup = limits.group_for(word_of(key), limited, self.cells.cgroups)
 
@@ -223,6 +226,7 @@ class Confiner:
             required=permissions.require_limits,
             cgroup=prepared.cgroup,
         )
+        prepared.cgroup = enforced.cgroup
         names = frozenset(enforced.plan.enforced)
         if names != frozenset(prepared.applied["limits_enforced"]):
             prepared.applied["limits_enforced"] = sorted(names)

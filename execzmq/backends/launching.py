@@ -152,6 +152,11 @@ def launch_of(
     return launch, files
 
 
+def is_shortage(error: OSError) -> bool:
+    """Tell whether descriptors, memory or processes have run out, whatever was to be done with them."""
+    return error.errno in _REASONS
+
+
 def spawn_error(error: BaseException) -> ExecZMQError:
     """Return the error that a client is told of a spawn that failed."""
     if isinstance(error, SpawnError):

@@ -106,7 +106,7 @@ class LocalBackend:
         try:
             await backend._keeping.connect(found)
             restore(backend, records, backend.confiner.cells.without_companions(left))
-            backend.confiner.cells.recover()
+            backend.confiner.cells.recover(backend.table)
         except BaseException:
             await backend.aclose()
             raise

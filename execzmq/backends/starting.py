@@ -197,6 +197,7 @@ class Starter:
             pumps, feeder = connect_streams(self._backend, process, spawned)
         except OSError as error:
             self._backend.keeper.abandon(process.spec.key)
+            self._backend.confiner.cells.give_up(process)
             self._failed(process, None, error)
             return
         process.started(spawned.pid, spawned.pidfd, pumps, feeder)

@@ -55,7 +55,11 @@ class Sweeper:
 
     def hold(self, key: str, view: View) -> None:
         """Count a sandbox that is being started as a user of what it leaves. Raises OSError: it is not."""
-        self._placeholders.hold(key, view)
+        try:
+            self._placeholders.hold(key, view)
+        except BaseException:
+            self._poke()
+            raise
 
     def recover(self, alive: Collection[str]) -> None:
         """Take over what earlier lives have left, and remove what none of these sandboxes needs."""
@@ -70,6 +74,12 @@ class Sweeper:
 
     async def aclose(self) -> None:
         """Look a last time, when nothing is run any more; what is left then is for the next life."""
+        try:
+            await self._look_last()
+        finally:
+            self._placeholders.close()
+
+    async def _look_last(self) -> None:
         with contextlib.suppress(OSError):  # of time too
             async with asyncio.timeout(_LAST_SECONDS):
                 # A look that was cancelled goes on in its thread, and others look too: each keeps all out.

@@ -47,7 +47,8 @@ def findings(folder: Path) -> list[Finding]:
     """Look, without a server, whether one could make sandboxes; takes some seconds at most."""
     is_root = os.geteuid() == 0
     probe = probe_of(folder, ProfileStore().home, lambda: look_up(is_root=is_root))
-    return [*probe.look().findings, internet.finding(), doctor.landlock_finding()]
+    further = (internet.finding(), doctor.landlock_finding(), doctor.mounts_finding())
+    return [*probe.look().findings, *further]
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ it together. Beyond that their mode alone keeps them closed; nothing reaches the
 
 _REPLACED = (b"/tmp", b"/var/tmp", b"/run")
 _NULL = b"/dev/null"
+_FIRST_MEMORY = (b"/proc/1/mem", b"/proc/1/task/1/mem")
 _SETSID = b"/usr/bin/setsid"
 _PAGE = b"4096"
 
@@ -146,6 +147,8 @@ def _devices(size: bytes) -> list[bytes]:
 def _processes(masks: Iterable[Mount], minimal: bool) -> list[bytes]:
     # Root's processes may write there, whatever capability they lack.
     result = [b"--proc", b"/proc", b"--ro-bind", b"/proc/sys", b"/proc/sys"]
+    # The first process puts its filter on when the command may run already: that must not have its memory.
+    result += [arg for path in _FIRST_MEMORY for arg in (b"--ro-bind", _NULL, path)]
     for mask in masks:
         if mask.path.startswith(b"/proc/") or not minimal:
             result += _cover(mask.path, b"555") if mask.is_dir else (b"--ro-bind", _NULL, mask.path)

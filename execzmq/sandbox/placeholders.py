@@ -3,18 +3,22 @@
 A name that must stay missing is covered in the sandbox, and what is covered has to exist. To remove it while
 another sandbox uses it would take that one's cover away, whichever server started that: so what is removed is
 mounted nowhere, and nobody is starting meanwhile. A journal tells the server's next life of those whose
-sandboxes ended when no server lived. Knows nothing of processes: their ids are keys.
+sandboxes ended when no server lived, by the paths that they had. Knows nothing of processes: their ids are
+keys.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import stat
+import threading
 from collections.abc import Collection, Iterable, Iterator
 
+from execzmq.sandbox.anchors import Anchors
 from execzmq.sandbox.model import View
 from execzmq.sandbox.mounted import mounted_elsewhere
 from execzmq.sandbox.repositories import HERE
@@ -24,6 +28,8 @@ _MOST_BYTES = 1 << 20
 
 class Placeholders:
     """What the sandboxes of one server have left on the disk, and which of them need it.
+
+    To be closed.
 
     Args:
         journal: file in the server's state folder; made when it is needed.
@@ -36,6 +42,9 @@ class Placeholders:
         self._held: dict[str, frozenset[bytes]] = {}
         self._leaving: set[bytes] = set()
         self._files: set[bytes] = set()
+        self._anchors = Anchors()
+        self._is_closed, self._looks = False, 0
+        self._changing = threading.Lock()  # never held while the disk is looked at
 
     def __len__(self) -> int:
         return len(self._held)
@@ -43,8 +52,8 @@ class Placeholders:
     @property
     def paths(self) -> frozenset[bytes]:
         """Return what is left on the disk now: for `view_of`, to which it counts as missing."""
-        held = [path for paths in list(self._held.values()) for path in paths]
-        return frozenset((*held, *list(self._leaving)))
+        with self._changing:
+            return frozenset(self._needed() | self._leaving)
 
     @property
     def has_left(self) -> bool:
@@ -69,16 +78,19 @@ class Placeholders:
             view: what it will see.
 
         Raises:
-            OSError: the journal, or a file that is needed, cannot be written; nothing is held then.
+            OSError: a file that is needed, which `filename` names, cannot be written, or there is no
+                descriptor; nothing is held then.
         """
         known = self.paths
         used = {m.path: m for m in view.mounts if m.is_missing or (m.fd >= 0 and m.path in known)}
         if not used:
             return
         files = [path for path, mount in used.items() if mount.is_missing and not mount.is_dir]
-        self._held[key] = frozenset(used)
-        self._files.update(files)
+        with self._changing:
+            self._held[key] = frozenset(used)
+            self._files.update(files)
         try:
+            self._anchors.hold({os.path.dirname(path) for path in used})
             self._note(key)
             for path in files:
                 _make_file(path)
@@ -88,7 +100,8 @@ class Placeholders:
 
     def release(self, key: str) -> None:
         """Need no more what a sandbox has left; to be called when all of it has ended. Idempotent."""
-        self._leaving |= self._held.pop(key, frozenset())
+        with self._changing:
+            self._leaving |= self._held.pop(key, frozenset())
 
     def sweep(self) -> bool:
         """Remove what nobody needs; nothing while a sandbox of this user is being started anywhere.
@@ -97,20 +110,61 @@ class Placeholders:
         empty folder any more, or a file with other content, is somebody's and stays. Looks at all processes
         and may wait for a file system: to be called aside of the loop, not twice at a time.
         """
+        if not self._may_look():
+            return False
         try:
             lock = _locked(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with _closing(lock), contextlib.suppress(OSError):
+                self._look()
         except OSError:
             return False
-        with contextlib.suppress(OSError), _closing(lock):
-            wanted = {path for paths in list(self._held.values()) for path in paths}
-            free = set(self._leaving) - wanted
-            for path in free - mounted_elsewhere(free):
-                _remove(path, is_file=path in self._files)
-                self._leaving.discard(path)
-                self._files.discard(path)
-            self._leaving -= wanted
-            self._shorten()
+        finally:
+            self._has_looked()
         return True
+
+    def close(self) -> None:
+        """Leave what is there to the server's next life; idempotent. Does not wait for a look under way."""
+        with self._changing:
+            self._is_closed = True
+            self._let_go_if_idle()
+
+    def _may_look(self) -> bool:
+        with self._changing:
+            self._looks += not self._is_closed
+            return not self._is_closed
+
+    def _has_looked(self) -> None:
+        with self._changing:
+            self._looks -= 1
+            self._let_go_if_idle()
+
+    def _let_go_if_idle(self) -> None:
+        if self._is_closed and not self._looks:
+            self._anchors.let_go()
+
+    def _look(self) -> None:
+        with self._changing:
+            self._leaving -= self._needed()
+            free = set(self._leaving)
+        left = [(path, anchor) for path in free for anchor in self._anchors.at(os.path.dirname(path))]
+        places = {(path, anchor): os.path.join(anchor.place, os.path.basename(path)) for path, anchor in left}
+        mounted = mounted_elsewhere({*free, *places.values()})
+        busy = {path for (path, _), place in places.items() if {path, place} & mounted} | (free & mounted)
+        for path, anchor in left:
+            if path not in busy:
+                _remove(os.path.basename(path), anchor.fd, is_file=path in self._files)
+        self._forget(free - busy)
+        self._shorten()
+
+    def _forget(self, removed: set[bytes]) -> None:
+        with self._changing:
+            self._leaving -= removed
+            self._files -= removed
+            known = self._needed() | self._leaving
+            self._anchors.let_go(but={os.path.dirname(path) for path in known})
+
+    def _needed(self) -> set[bytes]:
+        return {path for paths in self._held.values() for path in paths}
 
     def recover(self, alive: Collection[str]) -> None:
         """Take over what earlier lives of this server have left; what no sandbox needs now is for `sweep`.
@@ -119,8 +173,11 @@ class Placeholders:
             alive: keys of the sandboxes that still run.
         """
         for key, paths, files in self._noted():
-            self._held.setdefault(key, frozenset(paths))
-            self._files.update(files)
+            with self._changing:
+                self._held.setdefault(key, frozenset(paths))
+                self._files.update(files)
+            with contextlib.suppress(OSError):
+                self._anchors.hold({os.path.dirname(path) for path in paths})
         for key in [key for key in self._held if key not in alive]:
             self.release(key)
 
@@ -130,8 +187,7 @@ class Placeholders:
             self._journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
         try:
-            if os.write(fd, line) != len(line):
-                raise OSError(f"the disk of {os.fsdecode(self._journal)!r} is full")
+            _write_whole(fd, line, self._journal)
         finally:
             os.close(fd)
 
@@ -155,7 +211,7 @@ class Placeholders:
     def _write_anew(self) -> None:
         temporary = self._journal + b".new"
         with open(temporary, "wb") as file:
-            file.writelines(map(self._line, self._held))
+            file.writelines(map(self._line, list(self._held)))
         os.replace(temporary, self._journal)
 
     def _noted(self) -> Iterator[tuple[str, list[bytes], list[bytes]]]:
@@ -179,31 +235,42 @@ def _shown(paths: Iterable[bytes]) -> list[str]:
 
 
 def _make_file(path: bytes) -> None:
-    """Make the file that keeps Git from reading another one of its name."""
+    """Make the file that keeps Git from reading another one of its name, whole or not at all."""
     with contextlib.suppress(FileExistsError):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
-            os.write(fd, HERE)
+            _write_whole(fd, HERE, path)
+        except BaseException:
+            os.unlink(path)
+            raise
         finally:
             os.close(fd)
 
 
-def _remove(path: bytes, *, is_file: bool) -> None:
-    """Remove what a sandbox left at a path, if that is still all there is, and if it is still there."""
-    folder, name = os.path.split(path)
-    with contextlib.suppress(OSError), _opened(folder, os.O_PATH | os.O_DIRECTORY) as parent:
-        # A command may have put a link in place of a folder of the path.
-        if os.readlink(b"/proc/self/fd/%d" % parent) != folder:
-            return
+def _write_whole(fd: int, data: bytes, path: bytes) -> None:
+    """Write all of it. Raises OSError: with the path."""
+    try:
+        written = os.write(fd, data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    if written != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+def _remove(name: bytes, folder: int, *, is_file: bool) -> None:
+    """Remove what a sandbox left in a folder, if that is still all there is."""
+    with contextlib.suppress(OSError):
         if not is_file:
-            os.rmdir(name, dir_fd=parent)
-        elif _content(name, parent) == HERE:
-            os.unlink(name, dir_fd=parent)
+            os.rmdir(name, dir_fd=folder)
+        elif _is_ours(name, folder):
+            os.unlink(name, dir_fd=folder)
 
 
-def _content(name: bytes, parent: int) -> bytes:
-    with _opened(name, os.O_RDONLY | os.O_NONBLOCK, parent) as fd:
-        return os.read(fd, len(HERE) + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+def _is_ours(name: bytes, folder: int) -> bool:
+    """Tell whether a file is one of `_make_file`, which may have been killed before it had written it."""
+    fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    with _closing(fd):
+        return stat.S_ISREG(os.fstat(fd).st_mode) and HERE.startswith(os.read(fd, len(HERE) + 1))
 
 
 def _locked(path: bytes, kind: int) -> int:
@@ -220,14 +287,5 @@ def _locked(path: bytes, kind: int) -> int:
 def _closing(fd: int) -> Iterator[None]:
     try:
         yield
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def _opened(path: bytes, flags: int, parent: int | None = None) -> Iterator[int]:
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        yield fd
     finally:
         os.close(fd)

@@ -48,13 +48,14 @@ _SHELLS = (b"sh", b"bash", b"dash", b"zsh", b"ksh")
 def judge(ending: Ending, outside: Outside) -> Verdict:
     """Return whether the sandbox is why a command failed.
 
-    Success is never a denial, nor is an end that somebody asked for. `outside` is asked at most some fifty
-    times, and only about paths and operations that the sandbox refuses.
+    Success is never a denial, nor is an end that somebody asked for; what the limits have counted is told of
+    each. `outside` is asked at most some fifty times, and only about paths and operations that the sandbox
+    refuses.
     """
     if ending.was_asked or (ending.exit_code == 0 and ending.signal is None):
-        return Verdict()
+        return Verdict(None, "", tuple(_counted(ending)))
     if ending.oom_kills:
-        return Verdict("oom", "", (Evidence("oom", f"{ending.oom_kills} killed", "limits"),))
+        return Verdict("oom", "", tuple(_counted(ending)))
     case = Case(ending, outside)
     findings = sorted(_findings(case), key=lambda finding: -_LEVELS.index(finding.confidence))
     evidence = tuple(dict.fromkeys(finding.evidence for finding in findings))[:_TOLD]
@@ -110,5 +111,12 @@ def _limits(ending: Ending) -> Iterator[Evidence]:
         yield Evidence("limit", f"file_size={limits.file_size}", "status")
     if ending.killed_by in (signal.SIGXCPU, signal.SIGKILL) and limits.cpu is not None:
         yield Evidence("limit", f"cpu={limits.cpu}", "status")
+    yield from _counted(ending)
+
+
+def _counted(ending: Ending) -> Iterator[Evidence]:
+    """Tell what the kernel has counted: it happened, whatever became of the command."""
+    if ending.oom_kills:
+        yield Evidence("oom", f"{ending.oom_kills} killed", "limits")
     if ending.forks_refused:
-        yield Evidence("limit", f"processes={limits.processes}", "limits")
+        yield Evidence("limit", f"processes={ending.permissions.limits.processes}", "limits")

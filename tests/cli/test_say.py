@@ -1,5 +1,7 @@
 """What is said on stderr, and exit statuses."""
 
+from typing import Any
+
 import pytest
 
 from execzmq import errors
@@ -25,6 +27,26 @@ def test_status_of_result(result: ExitResult, status: int, capfd: pytest.Capture
     assert say.end("p", result) == status
     said = capfd.readouterr().err
     assert (said == "") is (result.cause in ("exited", "signaled"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"exit_code": 2, "evidence": ("limit processes=3 (limits)",)},
+            "met a limit: limit processes=3",
+        ),
+        ({"signal": 25, "cause": "signaled", "evidence": ("limit file_size=9 (status)",)}, "file_size=9"),
+        ({"exit_code": 0, "evidence": ("limit processes=3 (limits)",)}, ""),
+        ({"exit_code": 2, "evidence": ("not_permitted unknown (stderr)",)}, ""),
+    ],
+)
+def test_limit_that_was_met(changes: dict[str, Any], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A failure says which; a success says nothing."""
+    say.end("p", ExitResult(**changes))
+    told = capfd.readouterr().err
+    assert said in told
+    assert bool(told) is bool(said)
 
 
 @pytest.mark.parametrize(

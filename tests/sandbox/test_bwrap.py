@@ -45,6 +45,7 @@ def test_whole_line() -> None:
         " --ro-bind / /"
         " --dev /dev --size 7 --perms 1777 --tmpfs /dev/shm --remount-ro /dev"
         " --proc /proc --ro-bind /proc/sys /proc/sys"
+        " --ro-bind /dev/null /proc/1/mem --ro-bind /dev/null /proc/1/task/1/mem"
         " --ro-bind /dev/null /proc/kcore --perms 555 --tmpfs /sys/firmware --remount-ro /sys/firmware"
         " --size 7 --perms 1777 --tmpfs /tmp --size 7 --perms 1777 --tmpfs /var/tmp --perms 755 --tmpfs /run"
         " --bind-fd 9 /ws"

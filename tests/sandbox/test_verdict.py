@@ -193,6 +193,18 @@ def test_oom_and_limits() -> None:
         assert [entry.rule for entry in verdict.evidence] == ["limit"]
 
 
+@pytest.mark.parametrize(
+    "changes", [{"exit_code": 0}, {"was_asked": True}, {"was_asked": True, "exit_code": 137}]
+)
+def test_what_the_limits_have_counted_is_told_of_every_end(changes: dict[str, object]) -> None:
+    """Forks that were refused and processes that were killed are facts, also where the command goes on."""
+    limited = dataclasses.replace(PERMISSIONS, limits=Limits(cpu=1, processes=5))
+    counted = ending(READ_ONLY, permissions=limited, forks_refused=3, oom_kills=2, **changes)
+    verdict = judge(counted, Outside())
+    assert (verdict.cause, verdict.confidence) == (None, "")
+    assert [*map(str, verdict.evidence)] == ["oom 2 killed (limits)", "limit processes=5 (limits)"]
+
+
 def test_proxy_refusals() -> None:
     """A host that the proxy refused is certain where the output names it, else less so."""
     hosts = ("example.org:443",)
