@@ -56,6 +56,15 @@ def test_line_moves_no_cursor(capfd: pytest.CaptureFixture[str]) -> None:
     assert "\x1b" not in said
 
 
+def test_limits_that_were_met_are_named(capfd: pytest.CaptureFixture[str]) -> None:
+    """What the status alone does not say of a limit is told; weak evidence of a denial is not."""
+    evidence = ("no_network none (stderr: limit x)", "limit cpu=1 (status)", "limit processes=5 (limits)")
+    assert say.end("p", ExitResult(signal=24, cause="signaled", evidence=evidence)) == 152
+    assert capfd.readouterr().err == (
+        "execzmq: p met its limit of cpu=1 and processes=5; --limit sets it, or its profile does\n"
+    )
+
+
 def test_holders_are_named(capfd: pytest.CaptureFixture[str]) -> None:
     """Who holds the output open after the end is named."""
     assert say.end("p", ExitResult(exit_code=0, held_open_by=((12, "sleep 100"),))) == 0
