@@ -66,7 +66,8 @@ class Confiner:
 
     def findings(self) -> list[Finding]:
         """Look whether sandboxes can be enforced here, and which limits; takes some seconds at most."""
-        return [*self.probe.look().findings, limits.finding(self.cells.cgroups), internet.finding()]
+        held = limits.finding(self.cells.cgroups)
+        return [*self.probe.look().findings, held, internet.finding(), self._backend.offer.finding()]
 
     def permissions_for(self, params: ExecParams) -> Permissions | None:
         """Return what a command may do, `None` where it is not confined.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,16 @@ def test_broken_file_is_told() -> None:
     path = write_profiles("[lab]\nnetwrk = 'none'\n")
     done = execzmq("profiles")
     assert done.returncode == say.FAILED
-    assert done.stderr.decode() == (f"execzmq: {path}: [lab] has no field 'netwrk': did you mean network?\n")
+    told = f"{path}, line 2: [lab] has no field 'netwrk': did you mean network?"
+    assert done.stderr.decode() == f"execzmq: {told}\n"
     assert execzmq("run", "--", "true").returncode == 0
+    for _ in range(2):
+        done = execzmq("doctor")
+        assert done.returncode == 1
+        shown = done.stdout.decode()
+        found = rf"^BAD  (server: )?profiles: {re.escape(told)}\n     -> correct "
+        assert re.search(found, shown, re.MULTILINE)
+        execzmq("shutdown")
 
 
 def test_explain_runs_nothing(tmp_path: Path) -> None:
