@@ -5,13 +5,13 @@ program complains of is compared twice: with what the sandbox shows at the path,
 operation, and with what the host says would be possible without it. Only a refusal that the sandbox made, and
 that the host would not have made, is the sandbox's.
 
-Confidence, with the numbers measured on the corpus (622 denials, 639 failures of their own that look alike):
+Confidence, with the numbers measured on the corpus (640 denials, 651 failures of their own that look alike):
 
 * `high`: the error fits a path and its place in the sandbox, and the host would have allowed it; or the proxy
   refused what the output names. Told as a cause from here on: 69 % of denials, no false alarm.
 * `medium`: the operation is one that the sandbox always refuses and this user could do outside; or a path is
   known, but one thing speaks against its being why the command failed. From here on: 96 %, 0.3 % false.
-* `low`: the words fit and nothing proves them. From here on: 97 %, 4.5 % false; so it is never a cause, and
+* `low`: the words fit and nothing proves them. From here on: 97 %, 4.8 % false; so it is never a cause, and
   only the evidence is told.
 """
 

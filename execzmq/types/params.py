@@ -97,8 +97,8 @@ class Limits:
                 raise InvalidRequest(message, field=f"limits.{one.name}")
 
 
-LEAST_LIMITS = {"memory": 1 << 20, "cpu": 1, "processes": 1, "descriptors": 4}
-"""Below these no command gets as far as its own first instruction; where there is none, 0 will do."""
+LEAST_LIMITS = {"memory": 4 << 20, "cpu": 1, "processes": 1}
+"""What a command takes to get to its first instruction; of the other limits 0 will do."""
 _UNITS = {
     "memory": "bytes, 1 << 30 for 1 GiB",
     "cpu": "seconds",

@@ -104,6 +104,10 @@ def test_another_network_has_no_hosts() -> None:
         ("[a]\nzzz = 1", r"\[a\] has no field 'zzz': there are extends, "),
         ("[a.limits]\nmemry = 1", r"\[a\] has no field 'limits.memry': did you mean memory\?"),
         ("[a.limits]\nmemory = '1X'", r"\[a\] limits.memory: '1X' is no size: write bytes"),
+        (
+            "[a.limits]\nprocesses = 0",
+            r"\[a\] limits.processes: with processes=0 no command can run: ask for",
+        ),
         ("[a.limits]\ncpu = -1", r"\[a\] limits.cpu: "),
         ("[a]\ntmp = 1.5", r"\[a\] tmp: '1.5' is no size: write bytes"),
         ("[a.limits]\nmemory = '1.5G'", r"\[a\] limits.memory: '1.5G' is no size: write 1536M"),
