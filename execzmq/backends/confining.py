@@ -35,10 +35,10 @@ from execzmq.keeper.messages import PROXY
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox import host, limits, slirp
 from execzmq.sandbox.applied import applied_of
-from execzmq.sandbox.bwrap import PROXY_PORT
 from execzmq.sandbox.layers import is_within
 from execzmq.sandbox.model import Permissions, View
 from execzmq.sandbox.paths import view_of
+from execzmq.sandbox.variables import PROXY_PORT
 from execzmq.sandbox.wrapper import Wrapper, require_outside
 from execzmq.types.finding import Finding
 from execzmq.types.params import ExecParams
@@ -66,7 +66,8 @@ class Confiner:
 
     def findings(self) -> list[Finding]:
         """Look whether sandboxes can be enforced here, and which limits; takes some seconds at most."""
-        return [*self.probe.look().findings, limits.finding(self.cells.cgroups), internet.finding()]
+        held = limits.finding(self.cells.cgroups)
+        return [*self.probe.look().findings, held, internet.finding(), self._backend.offer.finding()]
 
     def permissions_for(self, params: ExecParams) -> Permissions | None:
         """Return what a command may do, `None` where it is not confined.
@@ -79,7 +80,7 @@ class Confiner:
             check_confinable(params)
         return permissions
 
-    async def prepare(self, params: ExecParams, permissions: Permissions) -> Prepared:
+    async def prepare(self, permissions: Permissions) -> Prepared:
         """Find on this host what a command may see.
 
         Raises:
@@ -89,11 +90,11 @@ class Confiner:
             SpawnFailed: there is no descriptor, thread or memory to look with.
         """
         try:
-            return await self._prepared(permissions, params)
+            return await self._prepared(permissions)
         except OSError as error:
             raise spawn_error(error) from None
 
-    async def _prepared(self, permissions: Permissions, params: ExecParams) -> Prepared:
+    async def _prepared(self, permissions: Permissions) -> Prepared:
         wrapper = await self.probe.require()
         if permissions.network.mode == "internet":
             slirp.find()
@@ -113,9 +114,8 @@ class Confiner:
             limits_enforced=plan.enforced,
             abstract_sockets="host" if reaches_host_sockets(permissions) else "own",
         )
-        chosen = () if params.env_policy is None else tuple(map(os.fsencode, params.env_policy.set))
         path = os.fsencode(wrapper.path)
-        return Prepared(permissions, view, path, self._host, applied, starting, chosen)
+        return Prepared(permissions, view, path, self._host, applied, starting)
 
     def _look(self, permissions: Permissions, wrapper: Wrapper, sweeper: Sweeper) -> tuple[View, int]:
         with contextlib.ExitStack() as undoing:

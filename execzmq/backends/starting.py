@@ -57,7 +57,7 @@ class Starter:
 
     def _preparing(self, params: ExecParams) -> Coroutine[Any, Any, Prepared] | None:
         permissions = self._backend.confiner.permissions_for(params)
-        return None if permissions is None else self._backend.confiner.prepare(params, permissions)
+        return None if permissions is None else self._backend.confiner.prepare(permissions)
 
     def begin(
         self, params: ExecParams, session: str, prepared: Prepared | None = None

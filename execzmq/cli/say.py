@@ -14,7 +14,7 @@ import click
 
 from execzmq import errors
 from execzmq.types.events import Gap, Notice
-from execzmq.types.results import ExitResult
+from execzmq.types.results import ExitResult, limits_met
 
 TIMED_OUT = 124
 FAILED = 125
@@ -129,8 +129,8 @@ def end(process_id: str, result: ExitResult) -> int:
         line(f"{process_id} was denied something by its sandbox{seen}; --explain tells what is allowed")
     elif result.cause not in ("exited", "signaled"):
         line(f"{process_id} ended: {result}")
-    elif result.returncode and (met := [seen for seen in result.evidence if seen.startswith("limit ")]):
-        line(f"{process_id} met a limit: {', '.join(met)}; --limit sets another")
+    if result.returncode and (met := limits_met(result)):
+        line(f"{process_id} met its limit of {' and '.join(met)}; --limit sets it, or its profile does")
     if result.held_open_by:
         holders = ", ".join(f"{pid} ({command})" for pid, command in result.held_open_by)
         line(f"its output is still held open by {holders}; what they say is dropped")

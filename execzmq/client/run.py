@@ -32,7 +32,7 @@ from execzmq.errors import (
 from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ExitResult
+from execzmq.types.results import ExitResult, limits_met
 
 END_TIME = 5.0
 """Seconds in which the end of what was killed must be known; nobody but its parent may know it at once."""
@@ -57,6 +57,27 @@ class CompletedProcess(subprocess.CompletedProcess[Any]):
         super().__init__(args, code, stdout, stderr)
         self.result = result
         self.omitted = omitted
+
+    def check_returncode(self) -> None:
+        """Raise the `CalledProcessError` of a command that failed."""
+        if self.returncode:
+            raise CalledProcessError(self.returncode, self.args, self.stdout, self.stderr, self.result)
+
+
+class CalledProcessError(subprocess.CalledProcessError):
+    """What `run` raises with `check`: subprocess's own, and more.
+
+    A note, which a traceback shows, says what the exit status does not: a denial, or a limit that was met.
+
+    Args:
+        result: how the command ended, in full.
+    """
+
+    def __init__(self, returncode: int, cmd: Any, output: Any, stderr: Any, result: ExitResult) -> None:
+        super().__init__(returncode, cmd, output, stderr)
+        self.result = result
+        if result.cause not in ("exited", "signaled") or limits_met(result):
+            self.add_note("; ".join((str(result), *result.evidence)))
 
 
 Ender: TypeAlias = Callable[[], Awaitable[None]]
@@ -237,9 +258,10 @@ def _completed(plan: Plan, sinks: dict[Stream, Sink], result: ExitResult) -> Com
             f"the command is over, but how it ended is not known: {result}", cause=result.cause
         )
     stdout, stderr = _text(plan, output.get("stdout")), _text(plan, output.get("stderr"))
-    if plan.check and result.returncode:
-        raise subprocess.CalledProcessError(result.returncode, plan.args, stdout, stderr)
-    return CompletedProcess(plan.args, result, stdout, stderr, omitted)
+    completed = CompletedProcess(plan.args, result, stdout, stderr, omitted)
+    if plan.check:
+        completed.check_returncode()
+    return completed
 
 
 def _captured(sinks: dict[Stream, Sink]) -> tuple[dict[Stream, bytes], dict[Stream, int]]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 HOSTNAME = b"localhost"
 """A name that resolves: programs that ask for their own address fail otherwise."""
-PROXY_PORT = 3128
 MOST_ARGUMENTS = 8900
 """Bubblewrap takes 9,000, the visible ones among them."""
 MOST_REMOUNTS = 24
@@ -29,7 +28,8 @@ it together. Beyond that their mode alone keeps them closed; nothing reaches the
 _REPLACED = (b"/tmp", b"/var/tmp", b"/run")
 _NULL = b"/dev/null"
 _FIRST_MEMORY = (b"/proc/1/mem", b"/proc/1/task/1/mem")
-_SETSID = b"/usr/bin/setsid"
+SETSID = b"/usr/bin/setsid"
+"""Gives a command at a terminal its session; of util-linux."""
 _PAGE = b"4096"
 
 
@@ -40,7 +40,6 @@ def arguments(
     *,
     host: Host,
     env: Mapping[bytes, bytes],
-    chosen: Collection[bytes] = (),
     cwd: bytes,
     tty: bool,
     resolver_fd: int | None = None,
@@ -54,7 +53,6 @@ def arguments(
         numbers: of the view's descriptors in the process that becomes bubblewrap, in the order of the view.
         host: what this machine has.
         env: the command's variables.
-        chosen: names of those that the client has set itself: they stay as they are.
         cwd: working directory, inside of the view.
         tty: whether the command has a terminal, of which its own session is made inside.
         resolver_fd: file that says who resolves names there; `None` = the host's own.
@@ -77,7 +75,7 @@ def arguments(
         *_mounts(view.mounts, numbers),
         *((b"--remount-ro", b"/run") if b"/run" in own else ()),
         *((b"--remount-ro", b"/") if minimal else ()),
-        *_variables(_adjusted(env, frozenset(chosen), permissions, minimal)),
+        *_variables(env),
         *(b"--chdir", cwd),
     ]
     _check(result, words)
@@ -111,7 +109,7 @@ def command(
         tty: whether the command gets a terminal: then it becomes the leader of a session that has it.
     """
     filtered = (b"--seccomp", b"%d" % seccomp_fd) if seccomp_fd is not None else ()
-    session = (_SETSID, b"-c", b"--") if tty else ()
+    session = (SETSID, b"-c", b"--") if tty else ()
     told = (b"--json-status-fd", b"%d" % status_fd, b"--block-fd", b"%d" % block_fd)
     return [program, b"--args", b"%d" % args_fd, *filtered, *told, b"--", *session, *argv]
 
@@ -201,37 +199,6 @@ def _placeholder(mount: Mount, *, is_closed: bool) -> Sequence[bytes]:
 
 def _cover(path: bytes, mode: bytes) -> Sequence[bytes]:
     return (b"--perms", mode, b"--tmpfs", path, b"--remount-ro", path)
-
-
-def _adjusted(
-    env: Mapping[bytes, bytes], chosen: Collection[bytes], permissions: Permissions, minimal: bool
-) -> dict[bytes, bytes]:
-    """Return the variables with those that a sandbox needs to be otherwise."""
-    own = {b"TMPDIR": b"/tmp"}
-    if permissions.network.mode == "proxy":
-        own |= _proxy()
-    taken = dict(env)
-    if not {b"LC_ALL", b"LC_MESSAGES"} & set(chosen):
-        # What it says of a refusal is read as evidence, in English.
-        own |= {b"LC_MESSAGES": b"C"} | _as_lang(taken)
-    return taken | {name: value for name, value in own.items() if name not in chosen}
-
-
-def _as_lang(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Take `LC_ALL`, which wins over `LC_MESSAGES`, out of variables; return what does the same otherwise."""
-    everything = env.pop(b"LC_ALL", b"")
-    if not everything:
-        return {}
-    for name in [name for name in env if name.startswith(b"LC_")]:
-        del env[name]
-    return {b"LANG": everything}
-
-
-def _proxy() -> dict[bytes, bytes]:
-    address = b"http://127.0.0.1:%d" % PROXY_PORT
-    named = dict.fromkeys((b"HTTP_PROXY", b"HTTPS_PROXY", b"ALL_PROXY"), address)
-    named[b"NO_PROXY"] = b"localhost,127.0.0.1,::1"
-    return named | {name.lower(): value for name, value in named.items()}
 
 
 def _variables(env: Mapping[bytes, bytes]) -> list[bytes]:

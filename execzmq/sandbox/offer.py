@@ -13,6 +13,7 @@ from execzmq.sandbox.model import Permissions
 from execzmq.sandbox.narrowing import Place, permissions_for
 from execzmq.sandbox.profile_store import ProfileStore
 from execzmq.sandbox.profiles import PermissionProfile
+from execzmq.types.finding import Finding
 from execzmq.types.params import ExecParams, SandboxIntent
 from execzmq.types.results import ProfileInfo
 
@@ -66,6 +67,10 @@ class Offer:
             ProfileInfo(one.name, one.description, one.name == self.ceiling.name, fields_of(one))
             for one in profiles.values()
         ]
+
+    def finding(self) -> Finding:
+        """Tell what the doctor says of the file of profiles."""
+        return self._store.finding()
 
     def _named(self, intent: SandboxIntent | None) -> Mapping[str, PermissionProfile]:
         """Return the profile that is named, without a look at the file where it need not be looked at."""

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from execzmq.errors import InvalidRequest
 from execzmq.sandbox.profiles import PermissionProfile, builtin_profiles, clean_path, find_profile
+from execzmq.types.finding import Finding
 
-_MOST_BYTES = 64 * 1024
+MOST_BYTES = 64 * 1024
 """Size of the file: the server waits while it is read."""
 
 
@@ -63,6 +64,15 @@ class ProfileStore:
         finally:
             os.close(fd)
 
+    def finding(self) -> Finding:
+        """Tell what the doctor says of the file: a fault is otherwise met by who names a profile of it."""
+        try:
+            own = len(self.all()) - len(self.builtin)
+        except InvalidRequest as error:
+            remedy = f"correct {self.path}; until then there are only {', '.join(self.builtin)}"
+            return Finding("profiles", False, error.message, remedy)
+        return Finding("profiles", True, f"the built-in ones, and {own or 'none'} in {self.path}")
+
     def _of(self, fd: int) -> dict[str, PermissionProfile]:
         status = os.fstat(fd)
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -78,7 +88,7 @@ class ProfileStore:
         try:
             self._check(status)
             with open(fd, "rb", closefd=False) as file:
-                return self._parsed(file.read(_MOST_BYTES))
+                return self._parsed(file.read(MOST_BYTES))
         except InvalidRequest as error:
             return error
 
@@ -92,8 +102,10 @@ class ProfileStore:
             raise self._bad("it is not UTF-8") from None
 
     def _check(self, status: os.stat_result) -> None:
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
-            raise self._bad(f"it is no file of at most {_MOST_BYTES:,} bytes")
+        if not stat.S_ISREG(status.st_mode):
+            raise self._bad("it is no file: put one there, or nothing")
+        if status.st_size > MOST_BYTES:
+            raise self._bad(f"it has {status.st_size:,} bytes, the most is {MOST_BYTES:,}: shorten it")
         if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
             raise self._bad(f"others can write to it: chmod go-w {self.path}, and be its owner")
 

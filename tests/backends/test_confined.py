@@ -32,7 +32,7 @@ from execzmq.keeper import landlock
 from execzmq.keeper.client import SpawnedProcess
 from execzmq.keeper.tree import descendants
 from execzmq.sandbox.cgroups import Cgroups
-from execzmq.types.params import ExecParams, Limits, SandboxIntent, TtySize
+from execzmq.types.params import LEAST_LIMITS, EnvPolicy, ExecParams, Limits, SandboxIntent, TtySize
 from tests.backends.lives import last_life, life
 from tests.commands import (
     all_events,
@@ -362,6 +362,46 @@ except OSError:
         assert (result.exit_code, result.cause) == (code, "exited")
         if "pids" in backend.confiner.cells.cgroups.controllers:
             assert result.evidence == ("limit processes=3 (limits)",)
+
+
+async def test_memory_that_is_too_little_for_the_sandbox_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the wrapper itself meets the limit, the limit is blamed."""
+    monkeypatch.setitem(LEAST_LIMITS, "memory", 0)
+    async with private() as backend:
+        if "memory" not in backend.confiner.cells.cgroups.controllers:
+            pytest.skip("no control group limits memory here")
+        with pytest.raises(InvalidRequest, match="memory=65536 is too little for the sandbox itself"):
+            await backend.start(confined(shell("true", limits=Limits(memory=65536))))
+        await nothing_is_left(backend)
+
+
+@pytest.mark.parametrize("tty", [False, True])
+async def test_no_variables_are_none(root: Path, tty: bool) -> None:
+    """Whoever asks for no variables gets none, but for the one that bubblewrap sets."""
+    async with private() as backend:
+        words = (b"/usr/bin/env",)
+        plain = ExecParams(argv=words, env={}, tty=tty)
+        process = await backend.start(confined(plain, root))
+        assert output_of(await all_events(process)).split() == [b"PWD=" + os.fsencode(root)]
+        explained = await backend.explain(confined(plain, root))
+        assert (explained["env"], explained["env_changes"]) == ([b"PWD"], {})
+
+
+async def test_variables_are_as_they_are_explained(root: Path) -> None:
+    """Names that are told are those that a command finds; what the client sets stays."""
+    env = {b"LC_ALL": b"de_DE.UTF-8", b"TMPDIR": b"/x", b"A": b"1"}
+    policy = EnvPolicy(inherit="all", set={b"LC_TIME": b"C"})
+    async with private() as backend:
+        params = ExecParams(argv=(b"/usr/bin/env",), env=env, env_policy=policy)
+        wanted = confined(params, root, network="proxy")
+        explained = await backend.explain(wanted)
+        process = await backend.start(wanted)
+        found = dict(line.split(b"=", 1) for line in output_of(await all_events(process)).splitlines())
+        assert sorted(found) == explained["env"]
+        changes = explained["env_changes"]
+        assert {name: found.get(name) for name in changes} == changes
+        assert (changes[b"LC_ALL"], changes[b"LANG"], changes[b"TMPDIR"]) == (None, b"de_DE.UTF-8", b"/tmp")
+        assert (found[b"LC_TIME"], found[b"A"]) == (b"C", b"1")
 
 
 @pytest.mark.skipif(shutil.which("perl", path="/usr/bin") is None, reason="needs perl")

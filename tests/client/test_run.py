@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from execzmq.client import limit
 from execzmq.client.aio import AsyncClient
 from execzmq.client.arguments import DEVNULL, INHERIT, PIPE, STDOUT
-from execzmq.client.run import END_TIME
+from execzmq.client.run import END_TIME, CalledProcessError, CompletedProcess
 from execzmq.client.sync import Client
 from execzmq.errors import CommandNotFound, ServerLost, StatusUnknown
 from execzmq.types.events import Exited, Failed, Gap, Output, Started
@@ -218,6 +219,38 @@ def test_check(client: Client) -> None:
     with pytest.raises(subprocess.CalledProcessError) as caught:
         client.run("echo why >&2; exit 4", check=True, text=True)
     assert (caught.value.returncode, caught.value.stderr) == (4, "why\n")
+    assert isinstance(caught.value, CalledProcessError)
+    assert caught.value.result.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("result", "note"),
+    [
+        (
+            ExitResult(
+                1, cause="sandbox_denied", confidence="high", evidence=("not_writable /x (stderr: x)",)
+            ),
+            "exit code 1 (sandbox_denied); not_writable /x (stderr: x)",
+        ),
+        (
+            ExitResult(signal=24, cause="signaled", evidence=("limit cpu=1 (status)",)),
+            "signal 24 (XCPU); limit cpu=1 (status)",
+        ),
+        (
+            ExitResult(137, cause="oom", evidence=("oom 1 killed (limits)",)),
+            "exit code 137 (oom); oom 1 killed",
+        ),
+        (ExitResult(1, evidence=("no_network none (stderr: x)",)), ""),
+    ],
+)
+def test_failure_says_why(result: ExitResult, note: str) -> None:
+    """What the status does not say is in the error, and in its traceback; also after a pickle."""
+    with pytest.raises(CalledProcessError) as caught:
+        CompletedProcess(["x"], result, b"o", b"e", {}).check_returncode()
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert (error.cmd, error.stdout, error.stderr, error.result) == (["x"], b"o", b"e", result)
+        assert "".join(getattr(error, "__notes__", ())).startswith(note)
+        assert bool(note) == hasattr(error, "__notes__")
 
 
 def test_signal_is_a_negative_code(client: Client) -> None:
