@@ -18,7 +18,7 @@ from execzmq.client.cursors import ToldCursors
 from execzmq.client.launch import listens
 from execzmq.client.links import Links, LinkState
 from execzmq.client.requester import Answer, Content, OnDone, PendingCall, Requester
-from execzmq.client.silence import UNASKED, lost, lost_with, nobody, stopped, stuck, unanswered
+from execzmq.client.silence import REFUSED, UNASKED, lost, lost_with, nobody, stopped, stuck, unanswered
 from execzmq.client.topics import Topics
 from execzmq.connection import Channel, ConnectionInfo, share_id_of
 from execzmq.errors import (
@@ -259,7 +259,7 @@ class Connection:
         elif state == "down":
             self._on_down()
         else:
-            self._refuse(AuthenticationFailed("the server refuses this client: is the file out of date?"))
+            self._refuse(AuthenticationFailed(REFUSED))
 
     def _refuse(self, error: ExecZMQError) -> None:
         self._refused = error

@@ -106,7 +106,7 @@ class RemoteBackend:
             about = _about(await connection.open(seconds))
         except BaseException as error:
             await connection.aclose()
-            if isinstance(error, ConnectionFailed) and listens(info):
+            if isinstance(error, ConnectionFailed) and info.transport == "ipc" and listens(info):
                 raise stuck(info, seconds) from None
             raise
         backend = cls(connection, str(about.get("host", "")), str(about.get("name", "")))

@@ -99,7 +99,7 @@ class Sockets:
         """
         try:
             for name, port in self._ports().items():
-                self._on_network[name] = listen(port.socket, network, name)
+                self._on_network[name] = port.bind(partial(listen, network=network, channel=name))
             self._renew_heart(network)
         except zmq.ZMQError:
             self.close_network()
@@ -113,7 +113,7 @@ class Sockets:
         ports = self._ports()
         while self._on_network:
             name, endpoint = self._on_network.popitem()
-            ports[name].socket.unbind(endpoint)
+            ports[name].bind(partial(_unbind, endpoint=endpoint))
         if self._heart.network_endpoint:
             self._renew_heart(None)
         self._network = None
@@ -183,6 +183,10 @@ class Sockets:
         for endpoint in endpoints:
             socket.bind(endpoint)
         return socket
+
+
+def _unbind(socket: zmq.Socket[bytes], endpoint: str) -> None:
+    socket.unbind(endpoint)
 
 
 def _path(endpoint: str) -> str:
