@@ -41,7 +41,7 @@ from execzmq.sandbox.paths import view_of
 from execzmq.sandbox.variables import PROXY_PORT
 from execzmq.sandbox.wrapper import Wrapper, require_outside
 from execzmq.types.finding import Finding
-from execzmq.types.params import ExecParams
+from execzmq.types.params import ExecParams, SandboxIntent
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
@@ -69,13 +69,16 @@ class Confiner:
         held = limits.finding(self.cells.cgroups)
         return [*self.probe.look().findings, held, internet.finding(), self._backend.offer.finding()]
 
-    def permissions_for(self, params: ExecParams) -> Permissions | None:
+    def permissions_for(self, params: ExecParams, share: SandboxIntent | None) -> Permissions | None:
         """Return what a command may do, `None` where it is not confined.
+
+        Args:
+            share: the most that whoever asks may have; `None` = as much as the server gives.
 
         Raises:
             InvalidRequest, PermissionRefused: it cannot be confined so.
         """
-        permissions = self._backend.offer.permissions(params, self._backend.cwd_of(params))
+        permissions = self._backend.offer.permissions(params, self._backend.cwd_of(params), share)
         if permissions is not None:
             check_confinable(params)
         return permissions

@@ -1,4 +1,4 @@
-"""Own how a person writes a number of bytes: `1G`, `512M`, `64K`, or digits alone. Pure."""
+"""Own how a person writes bytes (`1G`, `512M`, digits alone) and time (`8h`, `30m`, digits alone). Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _SIZE = re.compile(r"([0-9]{1,18})([KMGT]?)\Z", re.IGNORECASE)
 _MEANT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?) ?([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
 """What is no size, but can be told how it is written as one: `1.5G`, `2 GB`, `64KiB`."""
 _UNITS = "KMGT"
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)\Z")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_size(text: str) -> int:
@@ -27,6 +29,18 @@ def parse_size(text: str) -> int:
     if found > MOST:
         raise ValueError(f"{text!r} is no size: it is more than any machine has")
     return found
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds that a text means; its unit is s, m, h or d.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    match = _DURATION.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no time: write seconds, or a number with s, m, h or d such as 8h")
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def parse_count(text: str) -> int:

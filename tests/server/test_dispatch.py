@@ -10,11 +10,13 @@ import pytest
 from execzmq.errors import ProcessNotFound
 from execzmq.protocol.methods import METHODS
 from execzmq.protocol.wire import DELIMITER, Codec
-from execzmq.server import auth, dispatch
-from execzmq.server.auth import Peer
+from execzmq.server import dispatch
+from execzmq.server.access import Peer
 from execzmq.server.dispatch import Caller, Reply
+from execzmq.server.guard import Guard
 from execzmq.settings import MAX_CONTENT, MAX_NESTING, REPLIES_PER_SESSION, REPLY_KEPT
 from tests.server.desk import EPOCH, KEY, ROUTING, Desk
+from tests.shares import share
 
 FORGET = {"process_id": "p"}
 
@@ -111,7 +113,7 @@ async def test_a_repeat_is_answered_where_the_client_is_now_c64(desk: Desk, hand
     await desk.settled()
     assert [routing for _, routing, _ in desk.sent] == [[b"elsewhere"]]
     assert handler.calls == 1
-    assert desk.dispatcher._routes == {}
+    assert desk.dispatcher._pending._routes == {}
 
 
 async def test_the_same_id_of_another_session_is_another_request(desk: Desk, handler: Counting) -> None:
@@ -185,7 +187,7 @@ async def test_a_method_belongs_to_one_socket(desk: Desk, handler: Counting) -> 
 
 async def test_a_role_may_not_more(desk: Desk, handler: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table's role decides, before anything is looked at or remembered."""
-    monkeypatch.setattr(dispatch, "peer_of", lambda user: Peer(str(user), "observer"))
+    monkeypatch.setattr(Guard, "peer_of", lambda guard, user: Peer(str(user), "observer"))
     desk.ask("forget", FORGET, user="share")
     assert desk.error() == "PermissionRefused"
     assert handler.calls == 0
@@ -198,7 +200,7 @@ async def test_a_session_belongs_to_who_made_it(
     desk: Desk, handler: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another identity cannot speak in its name, nor take its answers."""
-    monkeypatch.setattr(dispatch, "peer_of", lambda user: Peer(str(user), "owner"))
+    monkeypatch.setattr(Guard, "peer_of", lambda guard, user: Peer(str(user), "owner"))
     msg_id = desk.ask("forget", FORGET, user="a")
     desk.answer()
     desk.ask("forget", FORGET, user="b", msg_id=msg_id)
@@ -212,7 +214,6 @@ async def test_whom_zap_did_not_name_is_not_served(desk: Desk, handler: Counting
     assert desk.sent == []
     assert handler.calls == 0
     assert desk.dispatcher.statistics["unreadable"] == 1
-    assert auth.peer_of(None) is None
 
 
 def _cut(frames: list[Any]) -> list[Any]:
@@ -340,3 +341,69 @@ async def test_close_leaves_nobody_waiting(desk: Desk, handler: Counting) -> Non
     await desk.dispatcher.close()
     await desk.dispatcher.close()
     assert desk.sent == []
+
+
+# Shares
+
+
+async def test_the_holder_of_a_share_is_answered_without_a_signature(desk: Desk, handler: Counting) -> None:
+    """Over CURVE none is made or looked at; what it does not see does not exist for it."""
+    made = share("operator", "p")
+    desk.book.add(made)
+    desk.ask("forget", FORGET, user=made.share_id)
+    assert desk.answer().content["status"] == "ok"
+    desk.ask("forget", {"process_id": "other"}, user=made.share_id)
+    assert desk.error() == "ProcessNotFound"
+    desk.ask("shutdown", {"epoch": EPOCH}, user=made.share_id)
+    assert desk.error() == "PermissionRefused"
+    assert handler.calls == 1
+    user = made.share_id
+    assert desk.recorded.sessions == [(user, "client-1")]
+    assert desk.recorded.requests == [
+        (user, "forget", "p", ""),
+        (user, "forget", "other", "ProcessNotFound"),
+        (user, "shutdown", "", "PermissionRefused"),
+    ]
+
+
+async def test_a_share_that_has_ended_is_told_so(desk: Desk, handler: Counting) -> None:
+    """At once, whatever it asks, and also where it has been waiting for an answer."""
+    made = share("operator", "p", expires_at=2000.0)
+    desk.book.add(made)
+    handler.gate = asyncio.Event()
+    desk.ask("forget", FORGET, user=made.share_id)
+    desk.now = 2000.0
+    handler.gate.set()
+    await desk.settled()
+    assert desk.error() == "PermissionRefused"
+    desk.ask("list", user=made.share_id)
+    assert desk.error() == "PermissionRefused"
+    desk.give([ROUTING, b"junk"], user=made.share_id)
+    assert desk.sent == []
+
+
+async def test_what_a_guest_holds_up_is_its_own(
+    desk: Desk, handler: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for so much, has so many sessions, and its answers take no room of others'."""
+    monkeypatch.setattr(dispatch, "SHARE_PENDING", 3)
+    monkeypatch.setattr(dispatch, "SHARE_SESSIONS", 2)
+    made = share("operator", "p")
+    desk.book.add(made)
+    handler.gate = asyncio.Event()
+    for _ in range(3):
+        desk.ask("forget", FORGET, user=made.share_id)
+    desk.ask("forget", FORGET, user=made.share_id)
+    assert desk.error() == "LimitExceeded"
+    desk.ask("forget", FORGET, session="own")
+    handler.gate.set()
+    await desk.settled()
+    assert [message.content["status"] for _, _, message in desk.sent] == ["ok"] * 4
+    assert len(desk.answers) == 1
+    desk.sent.clear()
+    handler.gate = None
+    for session, expected in (("2", "ok"), ("3", "error"), ("client-1", "ok")):
+        desk.ask("list", user=made.share_id, session=session)
+        assert desk.answer().content["status"] == expected
+    desk.dispatcher.forget(made.share_id)
+    assert desk.dispatcher._pending._guests == {}
