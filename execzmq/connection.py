@@ -83,11 +83,20 @@ def write_connection_file(path: str | Path, info: ConnectionInfo) -> None:
         ConnectionFailed: the file system does not keep other users from reading it.
         OSError: it could not be written.
     """
+    write_private(path, connection_text(info, indent=2) + b"\n")
+
+
+def connection_text(info: ConnectionInfo, *, indent: int | None = None) -> bytes:
+    """Return what a connection file holds, secrets included; on one line unless indented."""
+    content = {name: value for name, value in asdict(info).items() if value not in ("", 0) or name == "key"}
+    return json.dumps(content, indent=indent).encode()
+
+
+def write_private(path: str | Path, data: bytes) -> None:
+    """Write a file for its owner's eyes alone; otherwise as `write_connection_file`."""
     path = Path(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    content = {name: value for name, value in asdict(info).items() if value not in ("", 0) or name == "key"}
-    data = json.dumps(content, indent=2).encode() + b"\n"
     try:
         _write_new(path, temporary, data)
     except OSError as error:
@@ -154,7 +163,7 @@ def load(path: str | Path) -> ConnectionInfo:
         os.close(fd)
     if len(content) > _MAX_FILE:
         raise ConnectionFailed(f"connection file {path} is larger than {_MAX_FILE} bytes")
-    return _parse(path, content)
+    return parse(f"connection file {path}", content)
 
 
 def find(name_or_path: str | Path = DEFAULT_NAME) -> Path:
@@ -334,16 +343,24 @@ def _check_ownership(path: str | Path, status: os.stat_result) -> None:
         raise ConnectionFailed(f"connection file {path} is open to other users: chmod 600 it if it is yours")
 
 
-def _parse(path: str | Path, content: bytes) -> ConnectionInfo:
+def parse(origin: str, content: bytes) -> ConnectionInfo:
+    """Check the content of a connection file.
+
+    Args:
+        origin: whose content it is, for errors.
+
+    Raises:
+        ConnectionFailed: it is not what a connection file holds.
+    """
     try:
         loaded = json.loads(content)
     except (ValueError, RecursionError):
-        raise ConnectionFailed(f"connection file {path} is not JSON") from None
+        raise ConnectionFailed(f"{origin} is not JSON") from None
     if not isinstance(loaded, dict):
-        raise ConnectionFailed(f"connection file {path} is not a JSON object")
+        raise ConnectionFailed(f"{origin} is not a JSON object")
     problem = next(_problems(loaded), None)
     if problem is not None:
-        raise ConnectionFailed(f"connection file {path}: {problem}")
+        raise ConnectionFailed(f"{origin}: {problem}")
     known = {one.name for one in fields(ConnectionInfo)}
     return ConnectionInfo(**{name: value for name, value in loaded.items() if name in known})
 

@@ -13,11 +13,12 @@ from execzmq.cli import absent, say
 from execzmq.cli.input import readable
 from execzmq.cli.listing import width
 from execzmq.cli.options import json_option, on_option
-from execzmq.cli.session import go, locate
+from execzmq.cli.session import connected, go, locate, place_of
 from execzmq.cli.text import printable, table
 from execzmq.client.known import Known, connection_file, known, left_alone
 from execzmq.connection import ConnectionInfo, host_id
-from execzmq.errors import ConnectionFailed, RequestTimeout
+from execzmq.environments.model import Ssh
+from execzmq.errors import ConnectionFailed, RequestTimeout, ServerLost
 
 END_SECONDS = 30.0
 """Seconds in which a server that was told to end must be gone."""
@@ -78,6 +79,11 @@ def shutdown_command(on: str | None, every: bool) -> int:
 
 
 async def _shutdown(on: str | None) -> int:
+    if isinstance(place_of(on), Ssh):
+        async with connected(on) as backend:
+            with contextlib.suppress(ServerLost):  # it may be quicker than its answer
+                await backend.shutdown()
+        return 0
     await _end(await locate(on))
     return 0
 

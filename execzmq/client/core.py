@@ -11,7 +11,7 @@ import contextlib
 import os
 import secrets
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from execzmq.client.cursors import ToldCursors
@@ -45,6 +45,9 @@ class Connection:
 
     After a fork the child must not use it: every call raises `ClientClosed` there.
 
+    Args:
+        why_down: says why the way to the server is broken, if that is known.
+
     Attributes:
         session: random id that names this client to the server.
         prefix: what comes before the `-` in the process ids that this client makes.
@@ -53,8 +56,9 @@ class Connection:
         cursors: how far it has read the processes that wait for it; told by its leases.
     """
 
-    def __init__(self, info: ConnectionInfo) -> None:
+    def __init__(self, info: ConnectionInfo, why_down: Callable[[], str] = str) -> None:
         self.info = info
+        self._why_down = why_down
         self.session = secrets.token_hex(8)
         self.opens_files = False
         self.prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
@@ -149,7 +153,7 @@ class Connection:
             raise self._refused
         if self._is_given_up:
             if not listens(self.info):
-                raise lost(UNASKED)
+                raise lost(UNASKED, self._why_down())
             self._await_server()
 
     async def call(
@@ -315,8 +319,9 @@ class Connection:
     def _on_gone(self) -> None:
         if self._phase == "down":
             self._is_given_up = True
-            self._requester.fail_each(lost_with)
-            self.topics.fail_all(lost())
+            reason = self._why_down()
+            self._requester.fail_each(lambda call: lost_with(call, reason))
+            self.topics.fail_all(lost(reason=reason))
 
     def _on_status(self, epoch: str, _status: str) -> None:
         if self._phase == "ready" and epoch != self.epoch:

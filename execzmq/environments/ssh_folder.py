@@ -1,0 +1,67 @@
+"""Own the folder of one ssh connection: its sockets, out of others' reach, and gone with their user."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from execzmq.connection import shared_folder
+
+_PREFIX = "ssh-"
+_NEW = "new-ssh-"
+
+
+class SshFolder:
+    """A new folder, held by a lock, so that whoever makes the next one knows which have no user any more.
+
+    Raises:
+        ConnectionFailed, OSError: it cannot be made.
+    """
+
+    def __init__(self) -> None:
+        base = shared_folder()
+        _sweep(base)
+        token = secrets.token_hex(8)
+        made = base / f"{_NEW}{token}"
+        os.mkdir(made, 0o700)
+        self._pid = os.getpid()
+        self._lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path = base / f"{_PREFIX}{token}"
+        os.rename(made, self.path)
+
+    @property
+    def control(self) -> str:
+        """Return the path of the socket by which ssh takes orders."""
+        return str(self.path / "c")
+
+    def clear(self) -> None:
+        """Remove what an ssh that was killed has left, which would be in the next one's way."""
+        for name in os.listdir(self.path):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path / name)
+
+    def close(self) -> None:
+        """Remove the folder; idempotent. In a forked child it stays: it is the parent's."""
+        lock, self._lock = self._lock, -1
+        if lock == -1:
+            return
+        os.close(lock)
+        if os.getpid() == self._pid:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _sweep(base: Path) -> None:
+    """Remove the folders whose users were killed."""
+    for path in base.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(fd)

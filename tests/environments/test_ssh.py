@@ -1,0 +1,211 @@
+"""Another machine by ssh, with a real ssh and sshd."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import execzmq
+from execzmq import connection
+from execzmq.client import core
+from execzmq.client.remote import RemoteBackend
+from execzmq.environments.model import Ssh
+from tests.cli.shell import execzmq as command_line
+from tests.environments.conftest import name_environments
+from tests.environments.sshd import SshServer
+from tests.support import deadline, ms, wait_until
+
+pytestmark = pytest.mark.slow
+
+COUNTER = ["sh", "-c", "i=0; while read x; do i=$((i+1)); echo line $i; done; echo end"]
+"""A command that says one line for each that it reads."""
+
+
+def _folders() -> list[Path]:
+    return list(connection.shared_folder().glob("*ssh-*"))
+
+
+def _words_of_all() -> Iterator[bytes]:
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            yield Path("/proc", pid, "cmdline").read_bytes()
+        except OSError:
+            continue
+
+
+def test_commands_run_there_and_know_nothing_of_here(box: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server is started there; neither our variables nor our folder go there; the next client finds it."""
+    monkeypatch.setenv("ONLY_HERE", "1")
+    with execzmq.connect("box") as client:
+        done = client.run("echo $HOME $PWD ${ONLY_HERE-unset}; exit 3", text=True)
+        assert (done.stdout.split()[0], done.returncode) == (str(box.home / "h"), 3)
+        assert done.stdout.split()[1:] == [str(box.home / "h"), "unset"] or "unset" in done.stdout
+        assert not client.aio.backend.is_local
+        client.start(["sleep", "60"], process_id="s")
+    assert not box.connections()
+    assert not _folders()
+    with execzmq.connect("box") as client:
+        assert client.attach("s").info().state == "running"
+
+
+async def test_async_twin(box: SshServer) -> None:
+    """`aconnect` takes the same names."""
+    async with execzmq.aconnect("box") as client:
+        assert (await client.run("echo hi")).stdout == b"hi\n"
+
+
+def test_key_is_on_no_command_line_and_sockets_are_private(box: SshServer) -> None:
+    """The connection file goes over the connection, to nobody else."""
+    with execzmq.connect("box") as client:
+        backend = client.aio.backend
+        assert isinstance(backend, RemoteBackend)
+        info = backend._connection.info
+        assert not [words for words in _words_of_all() if info.key.encode() in words]
+        assert connection.folder_is_ours(os.path.dirname(info.ip))
+
+
+def test_output_goes_on_where_the_connection_was_cut(box: SshServer) -> None:
+    """Each event comes once and in order, and what is written meanwhile arrives once."""
+    with execzmq.connect("box") as client:
+        process = client.start(COUNTER, stdin=True)
+        lines = process.lines()
+        for count in range(1, 6):
+            process.write(b"\n")
+            assert next(lines) == f"line {count}"
+            box.cut()
+        process.write(b"\n" * 3)
+        process.close_stdin()
+        assert list(lines) == ["line 6", "line 7", "line 8", "end"]
+
+
+def test_machine_that_does_not_come_back_is_said(box: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ServerLost` comes within its time with ssh's own words; the same client goes on when it is back."""
+    monkeypatch.setattr(core, "SERVER_GONE", ms(1000))
+    with execzmq.connect("box") as client:
+        process = client.start(COUNTER, stdin=True)
+        box.stop()
+        with pytest.raises(execzmq.ServerLost, match=r"environment box: ssh to 127.0.0.1: .*refused"):
+            process.wait()
+        monkeypatch.setattr(core, "SERVER_GONE", ms(10_000))
+        box.start()
+        limit = deadline(20)
+        while True:
+            try:
+                process.write(b"x\n")
+                break
+            except execzmq.ServerLost:
+                limit.left()
+        assert next(process.lines()) == "line 1"
+
+
+def test_client_that_is_killed_leaves_nothing_for_long(box: SshServer) -> None:
+    """Its ssh ends with it, and the next one removes its folder."""
+    code = "import execzmq; c = execzmq.connect('box'); print('ready', flush=True); c.run('sleep 60')"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGKILL)
+    wait_until(lambda: not box.connections(), 20)
+    assert len(_folders()) == 1
+    with execzmq.connect("box"):
+        assert len(_folders()) == 1
+    assert not _folders()
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "said"),
+    [
+        ({"command": "no-such-program"}, execzmq.ConnectionFailed, "has no execzmq on its PATH: install"),
+        ({"command": "echo No such option --lend >&2; exit 125;"}, execzmq.VersionMismatch, "too old"),
+        ({"command": "echo broken >&2; exit 4;"}, execzmq.ConnectionFailed, r"broken \(status 4\)"),
+        ({"command": "echo execzmq-lends {};"}, execzmq.ConnectionFailed, "transport is missing"),
+        ({"ssh": "nobody-there@127.0.0.1"}, execzmq.AuthenticationFailed, "does not let this user in"),
+    ],
+)
+def test_what_is_wrong_there_is_said(
+    box: SshServer, fields: dict[str, str], kind: type[Exception], said: str
+) -> None:
+    """Each fault has its own words, and leaves nothing here."""
+    name_environments(box.environment(**fields))
+    with pytest.raises(kind, match=f"^(environment box|what 127.0.0.1 lends): .*{said}"):
+        execzmq.connect("box")
+    assert not _folders()
+
+
+def test_unknown_host_key_is_said(box: SshServer) -> None:
+    """A host whose key is not known yet is shown to a person; one whose key has changed is not trusted."""
+    box.know("")
+    with pytest.raises(execzmq.AuthenticationFailed, match="not known yet"):
+        execzmq.connect("box")
+    box.know((box.folder / "user.pub").read_text())
+    with pytest.raises(execzmq.AuthenticationFailed, match="another one than before"):
+        execzmq.connect("box")
+
+
+def test_nobody_listens(box: SshServer) -> None:
+    """A machine that is off is said at once."""
+    box.stop()
+    with pytest.raises(execzmq.ConnectionFailed, match=r"ssh to 127.0.0.1: .*Connection refused"):
+        execzmq.connect("box")
+
+
+def test_server_that_forwards_no_sockets(box: SshServer) -> None:
+    """The administrator is told which line does it."""
+    box.stop()
+    with (box.folder / "config").open("a") as file:
+        file.write("AllowStreamLocalForwarding no\n")
+    box.start()
+    with pytest.raises(execzmq.ConnectionFailed, match="AllowStreamLocalForwarding yes"):
+        execzmq.connect("box")
+
+
+def test_no_ssh_here(box: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without OpenSSH's client the error names it."""
+    monkeypatch.setenv("PATH", "/no/such/folder")
+    with pytest.raises(execzmq.ConnectionFailed, match="there is no ssh here"):
+        execzmq.connect("box")
+
+
+def test_commands_of_the_command_line(box: SshServer) -> None:
+    """`--on` takes an environment everywhere; those that only look start no server."""
+    done = command_line("ps", "--on", "box")
+    assert done.returncode == 125
+    assert b"no server default runs there" in done.stderr
+    done = command_line("run", "--on", "box", "--", "sh", "-c", "echo hi; exit 4")
+    assert (done.stdout, done.returncode) == (b"hi\n", 4)
+    assert command_line("start", "--on", "box", "--name", "s", "--", "sleep", "60").returncode == 0
+    assert b"sleep 60" in command_line("ps", "--on", "box").stdout
+    assert b"ok   server: default is alive" in command_line("doctor", "--on", "box").stdout
+    assert command_line("kill", "--on", "box", "s").returncode == 0
+    assert command_line("shutdown", "--on", "box").returncode == 0
+    assert command_line("ps", "--on", "box").returncode == 125
+
+
+def test_interrupt_at_the_terminal_does_not_reach_ssh(box: SshServer) -> None:
+    """ssh has a session of its own: what a terminal sends to the foreground ends no connection."""
+    with execzmq.connect("box") as client:
+        client.run(["true"])
+        here = os.getsid(0)
+        found = [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _is_ssh(pid)]
+        assert found
+        assert here not in map(os.getsid, found)
+
+
+def _is_ssh(pid: int) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return str(connection.shared_folder()).encode() in words and b"BatchMode" in words
+
+
+def test_server_name_of_the_environment(box: SshServer) -> None:
+    """An environment may name another server than the default one."""
+    name_environments(box.environment() + "name = 'train'\n")
+    with execzmq.connect("box") as client:
+        assert client.info().name == "train"
+    assert Ssh("x").name == "default"
