@@ -9,7 +9,7 @@ from execzmq.environments.model import ConnectionFile, Dask, Environment, InPyth
 from execzmq.errors import ConnectionFailed, ExecZMQError, InvalidRequest
 from execzmq.types.backend import ExecBackend
 
-_MEET_SECONDS = 20.0
+_MEET_SECONDS = 10.0
 """Seconds in which a server must answer that is reached by a way that was opened just now."""
 
 

@@ -97,7 +97,7 @@ class SshChild(asyncio.SubprocessProtocol):
         """Take what it wrote."""
         if fd == 2:
             *lines, self._line = (self._line + data).split(b"\n")
-            self.said.extend(line[:_LINE].decode(errors="replace") for line in lines)
+            self.said.extend(line[:_LINE].decode(errors="replace").rstrip() for line in lines)
             self._line = self._line[:_LINE]
         elif not self._lent.done() and len(self._output) < _MOST_OUTPUT:
             self._output += data

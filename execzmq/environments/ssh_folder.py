@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import shutil
 from pathlib import Path
 
-from execzmq.connection import shared_folder
+from execzmq.connection import private_folder, shared_folder, socket_folder
+from execzmq.settings import DEFAULT_NAME
 
-_PREFIX = "ssh-"
-_NEW = "new-ssh-"
+# No server's folder has a name with a dot.
+_PREFIX = ".ssh-"
+_NEW = ".new-ssh-"
+_PLAIN = re.compile(r"[A-Za-z0-9/._-]{1,50}\Z")
+"""Folders in which ssh takes a socket's path for what it is, and to which it can add its own words."""
 
 
 class SshFolder:
@@ -23,7 +28,8 @@ class SshFolder:
     """
 
     def __init__(self) -> None:
-        base = shared_folder()
+        base = socket_folder(DEFAULT_NAME).parent
+        base = private_folder(base) if _PLAIN.match(str(base)) else shared_folder()
         _sweep(base)
         token = secrets.token_hex(8)
         made = base / f"{_NEW}{token}"

@@ -165,12 +165,12 @@ _KNOWN: tuple[tuple[bool, str, type[ExecZMQError], str], ...] = (
 
 
 def not_forwarded(name: str, ssh: Ssh, said: Iterable[str]) -> ConnectionFailed | None:
-    """Return the error of an ssh server that forwards no Unix sockets, if it said that."""
-    if not any("administratively prohibited" in line for line in said):
+    """Return the error of an ssh server that connects nobody to a server that listens, if ssh said that."""
+    if not any("open failed" in line for line in said):
         return None
     return ConnectionFailed(
-        f"environment {name}: the ssh server of {ssh.destination} forwards no Unix sockets:"
-        " `AllowStreamLocalForwarding yes` in its configuration does"
+        f"environment {name}: the ssh server of {ssh.destination} does not forward Unix sockets:"
+        " `AllowStreamLocalForwarding yes` in its configuration lets it"
     )
 
 

@@ -72,7 +72,8 @@ def test_named_server_is_started_at_first_use(project: Path, servers: None) -> N
     assert b"no b server runs" in done.stderr
     done = execzmq("run", "--on", "built", "--", "echo", "x")
     assert (done.stdout, done.returncode) == (b"x\n", 0)
-    assert b"alive" in execzmq("environments").stdout.split(b"built")[1].split(b"\n")[0]
+    states = {one["name"]: one["state"] for one in json.loads(execzmq("environments", "--json").stdout)}
+    assert states["built"] == "alive"
     assert execzmq("ps", "--on", "built").returncode == 0
     assert execzmq("shutdown", "--on", "built").returncode == 0
 

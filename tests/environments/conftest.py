@@ -19,6 +19,7 @@ def box(no_leaks: None, home_root: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     name_environments(server.environment())
     try:
         yield server
+        server.shut_down()
     finally:
         server.close()
 

@@ -44,19 +44,19 @@ class SshServer:
         root: a folder with a short name for all of it.
         address: where it listens.
         wrap: words before those of the server, such as those that enter a network.
-        more: further lines of its configuration.
+        home: the user's, with all folders of `FOLDERS`; `None` = a new one.
     """
 
     def __init__(
-        self, root: Path, address: str = "127.0.0.1", wrap: Sequence[str] = (), more: str = ""
+        self, root: Path, address: str = "127.0.0.1", wrap: Sequence[str] = (), home: Path | None = None
     ) -> None:
         self.folder = root / "sshd"
-        self.home = root / "o"
+        self.home = root / "o" if home is None else home
         self.address = address
         self._wrap = wrap
         self.port = _free_port() if address == "127.0.0.1" else 22022
         self.folder.mkdir(mode=0o700)
-        for name in (".", *FOLDERS.values()):
+        for name in (".", *FOLDERS.values()) if home is None else ():
             (self.home / name).mkdir(mode=0o700)
         for name in ("host", "user"):
             words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
@@ -64,7 +64,7 @@ class SshServer:
         shutil.copy(self.folder / "user.pub", self.folder / "authorized")
         self.know((self.folder / "host.pub").read_text())
         places = {"folder": self.folder, "address": address, "port": self.port}
-        (self.folder / "config").write_text(CONFIG.format(**places) + more)
+        (self.folder / "config").write_text(CONFIG.format(**places))
         (self.folder / "client").write_text(CLIENT.format(**places))
         self._put_ssh_before_the_other(root / "bin")
         self.start()
@@ -75,11 +75,11 @@ class SshServer:
         folders = " ".join(f"{variable}={self.home / name}" for variable, name in FOLDERS.items())
         return f"env {folders} {sys.executable} -m execzmq"
 
-    def environment(self, name: str = "box", **fields: str) -> str:
-        """Return the table of an environment that is here."""
+    def environment(self, **fields: str) -> str:
+        """Return the table of an environment `box` that is here."""
         chosen = {"ssh": self.address, "command": self.command, **fields}
         lines = "".join(f"{key} = '{value}'\n" for key, value in chosen.items())
-        return f"[{name}]\n{lines}port = {self.port}\n"
+        return f"[box]\n{lines}port = {self.port}\n"
 
     def know(self, key: str) -> None:
         """Make this key the one by which the user knows the machine; an empty one is none."""
@@ -124,10 +124,13 @@ class SshServer:
                 return True
         return False
 
-    def close(self) -> None:
-        """End it, its connections, and the server that was started by them."""
-        words = ["sh", "-c", f"{self.command} shutdown --all"]
+    def shut_down(self) -> None:
+        """End the servers that were started there."""
+        words = ["/bin/sh", "-c", f"{self.command} shutdown --all"]
         subprocess.run(words, check=True, stderr=subprocess.DEVNULL, timeout=deadline(30).left())
+
+    def close(self) -> None:
+        """End it and its connections; idempotent."""
         if self._process.poll() is None:
             self.stop()
 

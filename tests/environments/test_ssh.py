@@ -26,7 +26,7 @@ COUNTER = ["sh", "-c", "i=0; while read x; do i=$((i+1)); echo line $i; done; ec
 
 
 def _folders() -> list[Path]:
-    return list(connection.shared_folder().glob("*ssh-*"))
+    return list(connection.socket_folder("default").parent.glob("*ssh-*"))
 
 
 def _words_of_all() -> Iterator[bytes]:
@@ -163,8 +163,9 @@ def test_server_that_forwards_no_sockets(box: SshServer) -> None:
         execzmq.connect("box")
 
 
-def test_no_ssh_here(box: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_ssh_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without OpenSSH's client the error names it."""
+    name_environments("[box]\nssh = 'box'")
     monkeypatch.setenv("PATH", "/no/such/folder")
     with pytest.raises(execzmq.ConnectionFailed, match="there is no ssh here"):
         execzmq.connect("box")
@@ -200,7 +201,7 @@ def _is_ssh(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return str(connection.shared_folder()).encode() in words and b"BatchMode" in words
+    return str(connection.socket_folder("default").parent).encode() in words and b"BatchMode" in words
 
 
 def test_server_name_of_the_environment(box: SshServer) -> None:

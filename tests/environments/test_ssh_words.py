@@ -135,7 +135,7 @@ def test_end_of_ssh_is_explained(status: int, said: list[str], kind: type[ExecZM
 
 def test_refused_forward_is_explained() -> None:
     """An ssh server may be told to forward no sockets."""
-    said = ["channel 3: open failed: administratively prohibited: open failed"]
+    said = ["channel 3: open failed: connect failed: open failed"]
     error = ssh_words.not_forwarded("gpu", SSH, said)
     assert error is not None
     assert "AllowStreamLocalForwarding" in error.message
