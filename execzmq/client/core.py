@@ -43,8 +43,8 @@ _ALPHABET = string.ascii_letters + string.digits
 class Connection:
     """One client session. Make it on a running loop; `open` waits for the server; `aclose` ends it.
 
-    After a fork the child must not use it: every call raises `ClientClosed` there. `why_down` says why the way
-    to the server is broken, where that is known.
+    After a fork the child must not use it: every call raises `ClientClosed` there. `why_down` tells why the
+    way to the server is broken, if that is known.
 
     Attributes:
         session: random id that names this client to the server.
@@ -69,14 +69,10 @@ class Connection:
         self._settling: asyncio.Task[None] | None = None
         self.cursors = ToldCursors(self.renew)
         codec = Codec(info.key.encode(), self.session)
-        requester = Requester(codec, lambda channel, frames: self._links.send(channel, frames))
-        self._requester = requester
+        requests = Requester(codec, lambda channel, frames: self._links.send(channel, frames))
+        self._requester = requests
         self._links = Links(
-            info,
-            requester.on_reply,
-            lambda frames: self.topics.handle(frames),
-            self._on_state,
-            requester.flush,
+            info, requests.on_reply, lambda frames: self.topics.handle(frames), self._on_state, requests.flush
         )
         self.topics = Topics(
             codec, self.prefix, self._links.subscribe, self._links.unsubscribe, self._on_status
