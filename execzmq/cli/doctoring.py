@@ -73,23 +73,23 @@ def _sandboxes(name: str) -> list[Finding]:
 def _name_of(on: str | None) -> str:
     """Return the name of the server here that is looked at, also of one whose connection file was named."""
     if on is None or "/" not in on:
-        return _server_here(on or settings.DEFAULT_NAME)
+        return _server_here(on or settings.DEFAULT_NAME) or settings.DEFAULT_NAME
     path = Path(on).absolute()
     return path.parent.name if path.name == "connection.json" else path.stem.removeprefix("execzmq-")
 
 
-def _server_here(name: str) -> str:
-    """Return the name of the server here that a name means, the default one's where that is elsewhere."""
+def _server_here(name: str) -> str | None:
+    """Return the name of the server here that a name means, `None` where that is elsewhere."""
     from execzmq.environments.model import OwnServer
     from execzmq.environments.store import find_environment
 
     try:
         environment = find_environment(name)
     except ExecZMQError:  # told by who looks for the server
-        return settings.DEFAULT_NAME
+        return None
     if environment is None:
         return name
-    return environment.place.name if isinstance(environment.place, OwnServer) else settings.DEFAULT_NAME
+    return environment.place.name if isinstance(environment.place, OwnServer) else None
 
 
 def _here(name: str) -> Iterator[Finding]:
@@ -243,10 +243,10 @@ def _has_file() -> bool:
 
 def _look_into(on: str | None) -> str:
     try:
-        log = connection.state_folder(_name_of(on)) / LOG_NAME
+        name = _server_here(on or settings.DEFAULT_NAME)
+        return f"see {connection.state_folder(name) / LOG_NAME}" if name else "see `execzmq environments`"
     except ExecZMQError:
-        log = None
-    return f"see {log}" if log is not None and log.exists() else "see `execzmq environments`"
+        return "see `execzmq connections`"
 
 
 def _told(finding: dict[str, object]) -> Finding:
