@@ -164,10 +164,15 @@ _KNOWN: tuple[tuple[bool, str, type[ExecZMQError], str], ...] = (
 """Whether ssh says it or the far end, a pattern of what is said → what that is and what helps."""
 
 
-def not_forwarded(name: str, ssh: Ssh, said: Iterable[str]) -> ConnectionFailed | None:
-    """Return the error of an ssh server that connects nobody to a server that listens, if ssh said that."""
+def not_met(name: str, ssh: Ssh, said: Iterable[str], error: ExecZMQError) -> ExecZMQError:
+    """Return the error of who has not met the server that listens there.
+
+    Args:
+        said: what ssh has said meanwhile; it may have been told to forward nothing.
+        error: what the client says.
+    """
     if not any("open failed" in line for line in said):
-        return None
+        return type(error)(f"environment {name}: {error.message}", **error.details)
     return ConnectionFailed(
         f"environment {name}: the ssh server of {ssh.destination} does not forward Unix sockets:"
         " `AllowStreamLocalForwarding yes` in its configuration lets it"

@@ -15,7 +15,7 @@ from execzmq.environments import ssh_words
 from execzmq.environments.model import Ssh
 from execzmq.environments.ssh_child import SshChild
 from execzmq.environments.ssh_folder import SshFolder
-from execzmq.errors import ConnectionFailed, ExecZMQError
+from execzmq.errors import AuthenticationFailed, ConnectionFailed, ExecZMQError
 
 OPEN_SECONDS = 60.0
 """Seconds for the way to a server: to log in, and to start one there."""
@@ -23,6 +23,7 @@ _AGAIN_SECONDS = 30.0
 _PAUSE_FIRST = 0.1
 _PAUSE_LAST = 5.0
 """Seconds between two attempts to be connected again, at first and in the end."""
+_PAUSE_REFUSED = 60.0
 
 
 class Tunnel:
@@ -61,7 +62,7 @@ class Tunnel:
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 lent = await tunnel._connect(ssh_words.lend_script(ssh, start=start))
-                tunnel._there = connection.parse(f"what {ssh.destination} lends", lent)
+                tunnel._there = connection.parse(f"environment {name}: what {ssh.destination} lends", lent)
                 tunnel.info = ssh_words.forwarded(tunnel._there, str(tunnel._folder.path))
                 await tunnel._forward()
         except BaseException as error:
@@ -78,9 +79,9 @@ class Tunnel:
         return self._problem
 
     def explain(self, error: ExecZMQError) -> ExecZMQError:
-        """Return the error that tells why a server was not met at the end of the way, if ssh said that."""
+        """Return the error of who has not met the server at the end of the way: ssh may have said why."""
         said = self._child.said if self._child is not None else ()
-        return ssh_words.not_forwarded(self._name, self._ssh, said) or error
+        return ssh_words.not_met(self._name, self._ssh, said, error)
 
     async def aclose(self) -> None:
         """Close the way; idempotent. The server lives on. In a forked child nothing is touched."""
@@ -114,6 +115,9 @@ class Tunnel:
                 await self._forward()
         except TimeoutError:
             self._problem = ssh_words.late(self._name, self._ssh, _AGAIN_SECONDS).message
+        except AuthenticationFailed as error:  # who is refused too often may be shut out
+            self._problem = error.message
+            await asyncio.sleep(_PAUSE_REFUSED)
         except ExecZMQError as error:
             self._problem = error.message
         except OSError as error:

@@ -133,10 +133,12 @@ def test_end_of_ssh_is_explained(status: int, said: list[str], kind: type[ExecZM
         raise error
 
 
-def test_refused_forward_is_explained() -> None:
-    """An ssh server may be told to forward no sockets."""
+def test_server_that_is_not_met_is_explained() -> None:
+    """An ssh server may be told to forward no sockets; else the client's own error tells."""
     said = ["channel 3: open failed: connect failed: open failed"]
-    error = ssh_words.not_forwarded("gpu", SSH, said)
-    assert error is not None
-    assert "AllowStreamLocalForwarding" in error.message
-    assert ssh_words.not_forwarded("gpu", SSH, ["welcome"]) is None
+    mismatch = VersionMismatch("speaks 2", server=2)
+    refused = ssh_words.not_met("gpu", SSH, said, mismatch)
+    assert isinstance(refused, ConnectionFailed)
+    assert "AllowStreamLocalForwarding" in refused.message
+    told = ssh_words.not_met("gpu", SSH, ["welcome"], mismatch)
+    assert (type(told), told.message, told.server) == (VersionMismatch, "environment gpu: speaks 2", 2)
