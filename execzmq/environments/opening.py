@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from execzmq import connection
 from execzmq.client import launch
 from execzmq.client.remote import RemoteBackend
 from execzmq.environments.model import ConnectionFile, Dask, Environment, InPython, OwnServer, Ssh
-from execzmq.errors import ConnectionFailed, ExecZMQError, InvalidRequest
+from execzmq.errors import ConnectionFailed, ExecZMQError, InvalidRequest, RequestTimeout
 from execzmq.types.backend import ExecBackend
 
-_MEET_SECONDS = 10.0
+if TYPE_CHECKING:
+    from execzmq.environments.tunnel import Tunnel
+
+_MEET_SECONDS = 5.0
 """Seconds in which a server must answer that is reached by a way that was opened just now."""
 
 
@@ -58,6 +63,14 @@ async def open_ssh(name: str, ssh: Ssh, *, start: bool = True) -> RemoteBackend:
     from execzmq.environments.tunnel import Tunnel
 
     tunnel = await Tunnel.open(name, ssh, start=start)
+    try:
+        return await _meet(tunnel)
+    except (ConnectionFailed, RequestTimeout):  # as in `open_own`
+        return await _meet(await Tunnel.open(name, ssh, start=start))
+
+
+async def _meet(tunnel: Tunnel) -> RemoteBackend:
+    """Connect to the server at the end of a way, which is closed where that fails."""
     try:
         return await RemoteBackend.open(tunnel.info, _MEET_SECONDS, tunnel)
     except BaseException as error:

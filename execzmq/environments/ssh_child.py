@@ -72,7 +72,7 @@ class SshChild(asyncio.SubprocessProtocol):
             stdin = self._transport.get_pipe_transport(0)
             if stdin is not None:
                 stdin.close()
-            if not await self._ends_soon():
+            if not self._lent.done() or not await self._ends_soon():  # who has lent nothing carries nothing
                 with contextlib.suppress(ProcessLookupError):
                     self._transport.terminate()
                 await self._ends_soon()

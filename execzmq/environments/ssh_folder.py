@@ -29,16 +29,12 @@ class SshFolder:
 
     def __init__(self) -> None:
         base = socket_folder(DEFAULT_NAME).parent
-        base = private_folder(base) if _PLAIN.match(str(base)) else shared_folder()
-        _sweep(base)
-        token = secrets.token_hex(8)
-        made = base / f"{_NEW}{token}"
-        os.mkdir(made, 0o700)
+        self._base = base if _PLAIN.match(str(base)) else shared_folder()
+        self._token = secrets.token_hex(8)
         self._pid = os.getpid()
-        self._lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self.path = base / f"{_PREFIX}{token}"
-        os.rename(made, self.path)
+        self._lock = -1
+        self.path = self._base / f"{_PREFIX}{self._token}"
+        self._make()
 
     @property
     def control(self) -> str:
@@ -46,7 +42,15 @@ class SshFolder:
         return str(self.path / "c")
 
     def clear(self) -> None:
-        """Remove what an ssh that was killed has left, which would be in the next one's way."""
+        """Remove what an ssh that was killed has left, which would be in the next one's way.
+
+        Where others have removed the folder it is made anew.
+
+        Raises:
+            ConnectionFailed, OSError: it cannot be.
+        """
+        if not self.path.is_dir():
+            self._make()
         for name in os.listdir(self.path):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path / name)
@@ -59,6 +63,18 @@ class SshFolder:
         os.close(lock)
         if os.getpid() == self._pid:
             shutil.rmtree(self.path, ignore_errors=True)
+
+    def _make(self) -> None:
+        """Make the folder, which has its name once it is locked."""
+        if self._lock != -1:
+            os.close(self._lock)
+            self._lock = -1
+        _sweep(private_folder(self._base))
+        made = self._base / f"{_NEW}{self._token}"
+        os.mkdir(made, 0o700)
+        self._lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.rename(made, self.path)
 
 
 def _sweep(base: Path) -> None:

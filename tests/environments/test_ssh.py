@@ -1,7 +1,9 @@
 """Another machine by ssh, with a real ssh and sshd."""
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,10 +15,12 @@ import execzmq
 from execzmq import connection
 from execzmq.client import core
 from execzmq.client.remote import RemoteBackend
+from execzmq.environments import tunnel
 from execzmq.environments.model import Ssh
 from tests.cli.shell import execzmq as command_line
+from tests.cli.shell import running
 from tests.environments.conftest import name_environments
-from tests.environments.sshd import SshServer
+from tests.environments.sshd import SSH, SshServer
 from tests.support import deadline, ms, wait_until
 
 pytestmark = pytest.mark.slow
@@ -93,13 +97,32 @@ def test_machine_that_does_not_come_back_is_said(box: SshServer, monkeypatch: py
             process.wait()
         monkeypatch.setattr(core, "SERVER_GONE", ms(10_000))
         box.start()
-        limit = deadline(20)
-        while True:
-            try:
-                process.write(b"x\n")
-                break
-            except execzmq.ServerLost:
-                limit.left()
+        _write_when_it_is_back(process)
+        assert next(process.lines()) == "line 1"
+
+
+def _write_when_it_is_back(process: execzmq.Process) -> None:
+    limit = deadline(20)
+    while True:
+        try:
+            process.write(b"x\n")
+            return
+        except execzmq.ServerLost:
+            limit.left()
+
+
+def test_login_that_is_refused_meanwhile(box: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is said too; it is tried again, but seldom, and goes on when the login is allowed again."""
+    monkeypatch.setattr(core, "SERVER_GONE", ms(1000))
+    monkeypatch.setattr(tunnel, "_PAUSE_REFUSED", ms(100))
+    with execzmq.connect("box") as client:
+        process = client.start(COUNTER, stdin=True)
+        allowed = (box.folder / "authorized").rename(box.folder / "withdrawn")
+        box.cut()
+        with pytest.raises(execzmq.ServerLost, match="does not let this user in"):
+            process.wait()
+        allowed.rename(box.folder / "authorized")
+        _write_when_it_is_back(process)
         assert next(process.lines()) == "line 1"
 
 
@@ -114,6 +137,45 @@ def test_client_that_is_killed_leaves_nothing_for_long(box: SshServer) -> None:
     assert len(_folders()) == 1
     with execzmq.connect("box"):
         assert len(_folders()) == 1
+    assert not _folders()
+
+
+def test_folder_that_others_removed_is_made_anew(box: SshServer) -> None:
+    """Whatever cleans such places up: the next connection has its sockets again."""
+    with execzmq.connect("box") as client:
+        [folder] = _folders()
+        shutil.rmtree(folder)
+        box.cut()
+        assert client.run(["echo", "x"]).stdout == b"x\n"
+        assert _folders() == [folder]
+
+
+@pytest.fixture
+def silent_host() -> Iterator[socket.socket]:
+    """A machine, named `box`, that takes connections and says nothing; accept one to see that it has come."""
+    if SSH is None:
+        pytest.skip("needs OpenSSH's client")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(ms(20_000))
+        name_environments(f"[box]\nssh = '127.0.0.1'\nport = {listener.getsockname()[1]}\n")
+        yield listener
+
+
+def test_machine_that_says_nothing(silent_host: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for it for ever."""
+    monkeypatch.setattr(tunnel, "OPEN_SECONDS", ms(300))
+    with pytest.raises(execzmq.RequestTimeout, match=r"has not answered for .*`ssh -p \d+ 127.0.0.1 true`"):
+        execzmq.connect("box")
+    assert not _folders()
+
+
+def test_interrupt_while_connecting(silent_host: socket.socket) -> None:
+    """Ctrl-C ends the attempt at once, and its ssh with it."""
+    with running("ps", "--on", "box") as process:
+        peer, _ = silent_host.accept()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(deadline(5).left()) == 130
+        peer.close()
     assert not _folders()
 
 
