@@ -94,10 +94,7 @@ def write_connection_file(path: str | Path, info: ConnectionInfo) -> None:
         ConnectionFailed: the file system does not keep other users from reading it.
         OSError: it could not be written.
     """
-    path = Path(path)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    content = {name: value for name, value in asdict(info).items() if value not in ("", 0) or name == "key"}
-    data = json.dumps(content, indent=2).encode() + b"\n"
+    path, data = Path(path), connection_text(info, indent=2) + b"\n"
     try:
         write_private(path, data)
     except OSError as error:
@@ -105,8 +102,16 @@ def write_connection_file(path: str | Path, info: ConnectionInfo) -> None:
             raise
 
 
+def connection_text(info: ConnectionInfo, *, indent: int | None = None) -> bytes:
+    """Return what a connection file holds, secrets included; on one line unless indented."""
+    content = {name: value for name, value in asdict(info).items() if value not in ("", 0) or name == "key"}
+    return json.dumps(content, indent=indent).encode()
+
+
 def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
     """Write a whole file that only its owner may read; what is there stays until it is replaced.
+
+    Missing parents are made 0700.
 
     Args:
         durable: return when it would survive a loss of power.
@@ -115,6 +120,7 @@ def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
         ConnectionFailed: the file system does not keep other users from reading it.
         OSError: it could not be written.
     """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -187,7 +193,7 @@ def load(path: str | Path) -> ConnectionInfo:
         os.close(fd)
     if len(content) > _MAX_FILE:
         raise ConnectionFailed(f"connection file {path} is larger than {_MAX_FILE} bytes")
-    return _parse(path, content)
+    return parse(f"connection file {path}", content)
 
 
 def find(name_or_path: str | Path = DEFAULT_NAME) -> Path:
@@ -369,16 +375,24 @@ def _check_ownership(path: str | Path, status: os.stat_result) -> None:
         raise ConnectionFailed(f"connection file {path} is open to other users: {remedy}")
 
 
-def _parse(path: str | Path, content: bytes) -> ConnectionInfo:
+def parse(origin: str, content: bytes) -> ConnectionInfo:
+    """Check the content of a connection file.
+
+    Args:
+        origin: whose content it is, for errors.
+
+    Raises:
+        ConnectionFailed: it is not what a connection file holds.
+    """
     try:
         loaded = json.loads(content)
     except (ValueError, RecursionError):
-        raise ConnectionFailed(f"connection file {path} is not JSON") from None
+        raise ConnectionFailed(f"{origin} is not JSON") from None
     if not isinstance(loaded, dict):
-        raise ConnectionFailed(f"connection file {path} is not a JSON object")
+        raise ConnectionFailed(f"{origin} is not a JSON object")
     problem = next(_problems(loaded), None)
     if problem is not None:
-        raise ConnectionFailed(f"connection file {path}: {problem}")
+        raise ConnectionFailed(f"{origin}: {problem}")
     known = {one.name for one in fields(ConnectionInfo)}
     return ConnectionInfo(**{name: value for name, value in loaded.items() if name in known})
 

@@ -22,21 +22,23 @@ ALLOWED = {
     "backends": "errors types settings connection aside process keeper sandbox",
     "server": "errors types settings connection zmqloop protocol process keeper sandbox backends",
     "client": "errors types settings connection zmqloop protocol",
-    "api": "errors types settings connection client",
-    "cli": "errors types settings connection client api",
+    "environments": "errors types settings connection client",
+    "api": "errors types settings connection client environments",
+    "cli": "errors types settings connection client environments api",
     "__init__": "",
     "__main__": "cli",
 }
 """Top-level module → those of ours that it may import when it is loaded; functions may import more."""
 
 NEVER = {
-    "client": "process keeper sandbox backends server cli",
-    "sandbox": "process keeper backends server client cli api protocol",
-    "server": "client cli api",
-    "process": "server client cli api backends protocol",
-    "protocol": "process keeper sandbox backends server client cli api",
-    "keeper": "errors types settings connection zmqloop protocol process sandbox backends server client api "
-    "cli",
+    "client": "process keeper sandbox backends server environments cli",
+    "environments": "process keeper sandbox server cli api protocol",
+    "sandbox": "process keeper backends server client environments cli api protocol",
+    "server": "client environments cli api",
+    "process": "server client environments cli api backends protocol",
+    "protocol": "process keeper sandbox backends server client environments cli api",
+    "keeper": "errors types settings connection zmqloop protocol process sandbox backends server client "
+    "environments api cli",
 }
 """Top-level module → those of ours that it may not import anywhere, not even inside a function."""
 
@@ -50,6 +52,7 @@ FOREIGN = {
     "sandbox": "zmq rich click psutil",
     "server": "click rich",
     "client": "pydantic rich click psutil jupyter_client jupyter_core",
+    "environments": "zmq pydantic rich click psutil jupyter_client jupyter_core",
     "api": "pydantic rich click psutil jupyter_client jupyter_core",
     "cli": "zmq pydantic rich psutil jupyter_client jupyter_core",
 }
@@ -60,6 +63,9 @@ PURE = (
     "settings.py",
     "types/",
     "protocol/",
+    "environments/file.py",
+    "environments/model.py",
+    "environments/ssh_words.py",
     "process/lifecycle.py",
     "process/environ.py",
     "process/index.py",

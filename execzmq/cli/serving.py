@@ -17,7 +17,7 @@ from execzmq import settings
 from execzmq.cli import say
 from execzmq.cli.service import Notifier
 from execzmq.cli.session import go
-from execzmq.errors import Conflict
+from execzmq.errors import Conflict, ConnectionFailed
 
 LOG_LIMIT = settings.MIB
 """Bytes of the log file of a server that runs in the background."""
@@ -92,13 +92,16 @@ END_LIMIT = 120.0
     is_flag=True,
     help="Leave it running in the background once it is ready; its log is server.log in its state folder.",
 )
+@click.option("--lend", type=click.Choice(["start", "running"]), hidden=True)
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--lock-fd", type=int, hidden=True)
-def serve_command(name: str, replace: bool, detach: bool, **options: Any) -> int:
+def serve_command(name: str, replace: bool, detach: bool, lend: str | None, **options: Any) -> int:
     """Run a server until SIGTERM or SIGINT, which end its processes too; SIGHUP leaves them running.
 
     Its log goes to stderr. Clients find it by its name: `execzmq run --on NAME -- COMMAND`.
     """
+    if lend is not None:
+        return go(_lend(name, start=lend == "start"))
     if options["insecure"] and options["transport"] != "tcp":
         raise click.UsageError("--insecure is about tcp: add --transport tcp, or leave it out")
     lent = [fd for fd in (options.pop("ready_fd"), options.pop("lock_fd")) if fd is not None]
@@ -122,6 +125,19 @@ async def _detach(name: str, chosen: settings.Settings, *, replace: bool) -> int
     if chosen.idle_timeout is not None:
         words += ["--idle-timeout", str(chosen.idle_timeout)]
     launch.start_in_background(name, [*words, "--replace"] if replace else words)
+    return 0
+
+
+async def _lend(name: str, *, start: bool) -> int:
+    """Print the connection file of a server of this host on one line, for who asks by ssh."""
+    from execzmq.client import launch
+    from execzmq.connection import connection_text
+    from execzmq.environments.ssh_words import MARKER
+
+    info = await launch.ensure_server(name) if start else launch.running(name)
+    if info is None:
+        raise ConnectionFailed(f"no server {name} runs there; `execzmq run` and `execzmq start` start one")
+    os.write(1, MARKER + connection_text(info) + b"\n")
     return 0
 
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import secrets
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from execzmq.client.cursors import ToldCursors
@@ -43,7 +43,8 @@ _ALPHABET = string.ascii_letters + string.digits
 class Connection:
     """One client session. Make it on a running loop; `open` waits for the server; `aclose` ends it.
 
-    After a fork the child must not use it: every call raises `ClientClosed` there.
+    After a fork the child must not use it: every call raises `ClientClosed` there. `why_down` tells why the
+    way to the server is broken, if that is known.
 
     Attributes:
         session: random id that names this client to the server.
@@ -53,8 +54,9 @@ class Connection:
         cursors: how far it has read the processes that wait for it; told by its leases.
     """
 
-    def __init__(self, info: ConnectionInfo) -> None:
+    def __init__(self, info: ConnectionInfo, why_down: Callable[[], str] = str) -> None:
         self.info = info
+        self._why_down = why_down
         self.session = secrets.token_hex(8)
         self.opens_files = False
         self.prefix = _prefix_of(info)
@@ -67,13 +69,10 @@ class Connection:
         self._settling: asyncio.Task[None] | None = None
         self.cursors = ToldCursors(self.renew)
         codec = Codec(info.key.encode(), self.session, digests=info.is_plain)
-        self._requester = Requester(codec, lambda channel, frames: self._links.send(channel, frames))
+        requests = Requester(codec, lambda channel, frames: self._links.send(channel, frames))
+        self._requester = requests
         self._links = Links(
-            info,
-            self._requester.on_reply,
-            lambda frames: self.topics.handle(frames),
-            self._on_state,
-            self._requester.flush,
+            info, requests.on_reply, lambda frames: self.topics.handle(frames), self._on_state, requests.flush
         )
         self.topics = Topics(
             codec, self.prefix, self._links.subscribe, self._links.unsubscribe, self._on_status
@@ -149,7 +148,7 @@ class Connection:
             raise self._refused
         if self._is_given_up:
             if not listens(self.info):
-                raise lost(UNASKED)
+                raise lost(UNASKED, self._why_down())
             self._await_server()
 
     async def call(
@@ -315,8 +314,9 @@ class Connection:
     def _on_gone(self) -> None:
         if self._phase == "down":
             self._is_given_up = True
-            self._requester.fail_each(lost_with)
-            self.topics.fail_all(lost())
+            reason = self._why_down()
+            self._requester.fail_each(lambda call: lost_with(call, reason))
+            self.topics.fail_all(lost(reason=reason))
 
     def _on_status(self, epoch: str, _status: str) -> None:
         if self._phase == "ready" and epoch != self.epoch:

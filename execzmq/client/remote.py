@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from weakref import WeakValueDictionary
 
 from execzmq.client import sharing
@@ -77,18 +77,36 @@ class _Session:
         return writer
 
 
+class Route(Protocol):
+    """What brings a server's sockets here from another machine."""
+
+    @property
+    def problem(self) -> str:
+        """Say why it is broken at the moment; empty where that is not known."""
+
+    async def aclose(self) -> None:
+        """End it; idempotent."""
+
+
 class RemoteBackend:
     """A server, reached through its connection file; see `ExecBackend`. Made by `open`."""
 
-    def __init__(self, connection: Connection, host: str, name: str) -> None:
+    def __init__(self, connection: Connection, host: str, name: str, route: Route | None) -> None:
         self._connection = connection
         self._name = name
-        self._is_local = _is_local(connection.info, host)
+        self._route = route
+        self._is_local = route is None and _is_local(connection.info, host)
         self._shared = _Session(connection)
 
     @classmethod
-    async def open(cls, info: ConnectionInfo, seconds: float = OPEN_TIMEOUT) -> RemoteBackend:
+    async def open(
+        cls, info: ConnectionInfo, seconds: float = OPEN_TIMEOUT, route: Route | None = None
+    ) -> RemoteBackend:
         """Connect to the server that `info` describes. Cancelling leaves nothing.
+
+        Args:
+            route: by which the server is reached, so that it is on another machine; once this has returned,
+                it is closed with the backend.
 
         Raises:
             ConnectionFailed: nobody listens there, which shows at once, or answers within `seconds`.
@@ -101,7 +119,7 @@ class RemoteBackend:
             raise ConnectionFailed(
                 f"no server listens at {info.endpoint('shell')}: its connection file is old"
             )
-        connection = Connection(info)
+        connection = Connection(info) if route is None else Connection(info, lambda: route.problem)
         try:
             about = _about(await connection.open(seconds))
         except BaseException as error:
@@ -109,7 +127,7 @@ class RemoteBackend:
             if isinstance(error, ConnectionFailed) and info.transport == "ipc" and listens(info):
                 raise stuck(info, seconds) from None
             raise
-        backend = cls(connection, str(about.get("host", "")), str(about.get("name", "")))
+        backend = cls(connection, str(about.get("host", "")), str(about.get("name", "")), route)
         connection.opens_files = backend.is_local and _FILES in about.get("features", ())
         return backend
 
@@ -225,7 +243,11 @@ class RemoteBackend:
 
     async def aclose(self) -> None:
         """Close the connection; idempotent. The server and its processes live on."""
-        await self._connection.aclose()
+        try:
+            await self._connection.aclose()
+        finally:
+            if self._route is not None:
+                await self._route.aclose()
 
     def statistics(self) -> dict[str, int]:
         """Return how much this client holds at the moment, and what it refused."""
