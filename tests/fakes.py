@@ -156,7 +156,8 @@ class FakeBackend:
 
     async def explain(self, params: ExecParams) -> dict[str, Any]:
         self.explained.append(params)
-        return {"argv": list(params.argv), "arguments": None, "cwd": b"/", "env": [], "sandbox": None}
+        plain = {"arguments": None, "cwd": b"/", "env": [], "env_changes": None, "sandbox": None}
+        return {"argv": list(params.argv), **plain}
 
     async def profiles(self) -> list[ProfileInfo]:
         return [ProfileInfo("full-access", "all", True, {})]
