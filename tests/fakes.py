@@ -156,8 +156,8 @@ class FakeBackend:
 
     async def explain(self, params: ExecParams) -> dict[str, Any]:
         self.explained.append(params)
-        plain = {"arguments": None, "cwd": b"/", "env": [], "env_changes": None, "sandbox": None}
-        return {"argv": list(params.argv), **plain}
+        plain: dict[str, Any] = dict.fromkeys(("arguments", "env_changes", "sandbox"))
+        return {"argv": list(params.argv), "cwd": b"/", "env": [], **plain}
 
     async def profiles(self) -> list[ProfileInfo]:
         return [ProfileInfo("full-access", "all", True, {})]
