@@ -65,7 +65,8 @@ def notice(process_id: str, event: Notice) -> None:
         line(f"{process_id}: the disk takes output again{f'; {lost:,} bytes were lost' if lost else ''}")
     elif event.kind == "network_denied":
         host = f"{data.get('host')}:{data.get('port')}"
-        cure = "; --allow-host allows it" if data.get("reason") == "not listed" else ", whatever is allowed"
+        can_be_listed = data.get("reason") == "not listed"
+        cure = "; --allow-host or its profile can allow it" if can_be_listed else ", whatever is allowed"
         line(f"{process_id}: its sandbox may not reach {host} ({data.get('reason')}){cure}")
     else:
         line(f"{process_id}: {event.kind} {data}")

@@ -120,7 +120,7 @@ def parse_pattern(text: str) -> HostPattern:
         ValueError: it is none of these; one line says what to write.
     """
     if url := _URL.match(text):
-        raise ValueError(f"a URL is none: write its host alone, {url[1] or 'NAME'}")
+        raise ValueError(f"a URL is no host, write its host alone: {url[1] or 'NAME'}")
     host, port = _split(text)
     below = host.startswith("*.")
     found = parse_host(host.removeprefix("*.") if below else host)

@@ -126,7 +126,7 @@ def test_another_network_has_no_hosts() -> None:
         ("[a]\nnetwork = 'host'\nallowed_hosts = []", r"\[a\] allowed_hosts: they need network = \"proxy\""),
         (
             "[a]\nallowed_hosts = ['https://me:pw@x.example:8443/y']",
-            r"\[a\] allowed_hosts: .*: a URL is none: write its host alone, x.example:8443\Z",
+            r"\[a\] allowed_hosts: .*: a URL is no host, write its host alone: x.example:8443\Z",
         ),
         ("[a]\nallowed_hosts = ['a b']", r"\[a\] allowed_hosts: no pattern of hosts: 'a b' is not a host"),
         ("[a]\nreadable = 'all'", r"\[a\] readable: 'all' is none of \"host\", \"minimal\", and no absolute"),
