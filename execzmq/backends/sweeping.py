@@ -64,6 +64,8 @@ class Sweeper:
     def recover(self, alive: Collection[str]) -> None:
         """Take over what earlier lives have left, and remove what none of these sandboxes needs."""
         self._placeholders.recover(alive)
+        if len(self._placeholders):
+            self._run(self._find())
         self._poke()
 
     def release(self, key: str) -> None:
@@ -87,6 +89,10 @@ class Sweeper:
                     if await aside(self._placeholders.sweep, _LAST_SECONDS):
                         return
                     await asyncio.sleep(_TURN)
+
+    async def _find(self) -> None:
+        with contextlib.suppress(OSError):  # of time too
+            await aside(self._placeholders.find, _SECONDS)
 
     def _poke(self) -> None:
         if self._placeholders.has_left and not self._is_sweeping:

@@ -6,10 +6,8 @@ Knows nothing of what is in them, or why they are wanted.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
-
-from execzmq.sandbox.places import check_not_scarce
 
 _FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -27,25 +25,18 @@ class Anchors:
     def __init__(self) -> None:
         self._fds: dict[bytes, dict[tuple[int, int], int]] = {}
 
-    def hold(self, paths: Iterable[bytes]) -> None:
-        """Find from now on the folders that are at these paths; what is no folder, or a link, is left out.
+    def __contains__(self, path: bytes) -> bool:
+        return bool(self._fds.get(path))
 
-        Raises:
-            OSError: there is no descriptor, or no memory.
-        """
-        for path in paths:
-            try:
-                fd = os.open(path, _FLAGS)
-            except OSError as error:
-                check_not_scarce(error)
-                continue
-            known = self._fds.setdefault(path, {})
-            status = os.fstat(fd)
-            identity = (status.st_dev, status.st_ino)
-            if identity in known or _place_of(fd) != path:
-                os.close(fd)
-            else:
-                known[identity] = fd
+    def add(self, path: bytes, fd: int) -> None:
+        """Own the descriptor of a folder at a path; one that is known, or is elsewhere by now, is closed."""
+        known = self._fds.setdefault(path, {})
+        status = os.fstat(fd)
+        identity = (status.st_dev, status.st_ino)
+        if identity in known or _place_of(fd) != path:
+            os.close(fd)
+        else:
+            known[identity] = fd
 
     def at(self, path: bytes) -> list[Anchor]:
         """Return the folders that were at a path, with the places at which they are now."""
@@ -56,6 +47,11 @@ class Anchors:
         for path in [path for path in self._fds if path not in but]:
             for fd in self._fds.pop(path).values():
                 os.close(fd)
+
+
+def open_folder(path: bytes) -> int:
+    """Return a descriptor of a folder. Raises OSError: there is none, or it is a link; or no descriptor."""
+    return os.open(path, _FLAGS)
 
 
 def _place_of(fd: int) -> bytes:

@@ -18,7 +18,7 @@ import stat
 import threading
 from collections.abc import Collection, Iterable, Iterator
 
-from execzmq.sandbox.anchors import Anchors
+from execzmq.sandbox.anchors import Anchors, open_folder
 from execzmq.sandbox.model import View
 from execzmq.sandbox.mounted import mounted_elsewhere
 from execzmq.sandbox.repositories import HERE
@@ -90,7 +90,7 @@ class Placeholders:
             self._held[key] = frozenset(used)
             self._files.update(files)
         try:
-            self._anchors.hold({os.path.dirname(path) for path in used})
+            self._anchor(view, used)
             self._note(key)
             for path in files:
                 _make_file(path)
@@ -122,6 +122,17 @@ class Placeholders:
             self._has_looked()
         return True
 
+    def find(self) -> None:
+        """Find the folders of what earlier lives have left, to know where they are when they are moved later.
+
+        May wait for a file system, as `sweep`.
+        """
+        if self._may_look():
+            try:
+                self._find()
+            finally:
+                self._has_looked()
+
     def close(self) -> None:
         """Leave what is there to the server's next life; idempotent. Does not wait for a look under way."""
         with self._changing:
@@ -142,7 +153,26 @@ class Placeholders:
         if self._is_closed and not self._looks:
             self._anchors.let_go()
 
+    def _anchor(self, view: View, paths: Iterable[bytes]) -> None:
+        """Note the folders of these paths: as a command may write to them, each is a mount of the view."""
+        folders = {os.path.dirname(path) for path in paths}
+        with self._changing:
+            for mount in view.mounts:
+                if mount.fd >= 0 and mount.path in folders:
+                    self._anchors.add(mount.path, os.dup(mount.fd))
+
+    def _find(self) -> None:
+        with self._changing:
+            folders = {os.path.dirname(path) for path in self._needed() | self._leaving}
+            unknown = [folder for folder in folders if folder not in self._anchors]
+        for folder in unknown:
+            with contextlib.suppress(OSError):
+                fd = open_folder(folder)
+                with self._changing:
+                    self._anchors.add(folder, fd)
+
     def _look(self) -> None:
+        self._find()
         with self._changing:
             self._leaving -= self._needed()
             free = set(self._leaving)
@@ -176,8 +206,6 @@ class Placeholders:
             with self._changing:
                 self._held.setdefault(key, frozenset(paths))
                 self._files.update(files)
-            with contextlib.suppress(OSError):
-                self._anchors.hold({os.path.dirname(path) for path in paths})
         for key in [key for key in self._held if key not in alive]:
             self.release(key)
 

@@ -84,6 +84,16 @@ def test_nothing_left_nothing_written(ws: Path, journal: bytes, kept: Placeholde
     assert not os.path.exists(journal)
 
 
+def hold(kept: Placeholders, key: str, path: Path, *, is_dir: bool = True) -> None:
+    """Hold a missing name by a view that shows its folder."""
+    fd = os.open(path.parent, os.O_PATH)
+    shown = Mount(os.fsencode(path.parent), "write", True, fd)
+    try:
+        kept.hold(key, View((shown, *missing(path, is_dir=is_dir).mounts), ()))
+    finally:
+        os.close(fd)
+
+
 @pytest.mark.parametrize("alive", [(), ("b",), ("a", "b")])
 def test_next_life(ws: Path, alive: tuple[str, ...], begin: Callable[[], Placeholders]) -> None:
     """A server that was killed: its next life keeps what sandboxes still use and removes the rest."""
@@ -190,8 +200,8 @@ def test_root_that_is_moved(ws: Path, kept: Placeholders, moved: str) -> None:
     """What was left goes from where it is now, and not from what has taken its place."""
     (ws.parent / "other").mkdir()
     new = ws.parent / moved
-    kept.hold("a", missing(ws / ".git"))
-    kept.hold("b", missing(ws / "commondir", is_dir=False))
+    hold(kept, "a", ws / ".git")
+    hold(kept, "b", ws / "commondir", is_dir=False)
     (ws / ".git").mkdir()
     ws.rename(new)
     (ws / ".git").mkdir(parents=True)
@@ -205,7 +215,7 @@ def test_root_that_is_moved(ws: Path, kept: Placeholders, moved: str) -> None:
 def test_folder_above_that_is_moved(ws: Path, kept: Placeholders) -> None:
     """It need not be the root itself."""
     (ws / "a/b").mkdir(parents=True)
-    kept.hold("a", missing(ws / "a/b/.git"))
+    hold(kept, "a", ws / "a/b/.git")
     (ws / "a/b/.git").mkdir()
     ws.rename(ws.parent / "ws2")
     kept.release("a")
@@ -213,10 +223,23 @@ def test_folder_above_that_is_moved(ws: Path, kept: Placeholders) -> None:
     assert not list((ws.parent / "ws2/a/b").iterdir())
 
 
+def test_root_that_is_moved_in_the_next_life(ws: Path, begin: Callable[[], Placeholders]) -> None:
+    """Where it is known as soon as that life has looked for it."""
+    hold(begin(), "a", ws / ".git")
+    (ws / ".git").mkdir()
+    again = begin()
+    again.recover(("a",))
+    again.find()
+    new = ws.rename(ws.parent / "ws2")
+    again.release("a")
+    again.sweep()
+    assert not list(new.iterdir())
+
+
 def test_two_roots_that_were_at_one_path(ws: Path, kept: Placeholders) -> None:
     """One was moved away, and another made: what is left of both goes with the last of them."""
     for key, moved in (("a", "ws2"), ("b", "ws3")):
-        kept.hold(key, missing(ws / ".git"))
+        hold(kept, key, ws / ".git")
         (ws / ".git").mkdir()
         ws.rename(ws.parent / moved)
         ws.mkdir()
@@ -232,7 +255,7 @@ def test_moved_and_needed_by_another_server(
     ws: Path, kept: Placeholders, monkeypatch: pytest.MonkeyPatch, seen_at: str
 ) -> None:
     """Its sandbox has the cover at the place of before, or of now, depending on when it was started."""
-    kept.hold("a", missing(ws / ".git"))
+    hold(kept, "a", ws / ".git")
     (ws / ".git").mkdir()
     new = ws.rename(ws.parent / "ws2")
     place = os.fsencode(ws.parent / seen_at / ".git")
@@ -252,8 +275,8 @@ def test_release_during_a_look(ws: Path, kept: Placeholders, monkeypatch: pytest
         kept.release("b")
         return set()
 
-    kept.hold("a", missing(ws / ".git"))
-    kept.hold("b", missing(ws / ".git"))
+    hold(kept, "a", ws / ".git")
+    hold(kept, "b", ws / ".git")
     (ws / ".git").mkdir()
     kept.release("a")
     with monkeypatch.context() as patched:
@@ -271,7 +294,7 @@ def test_closed_during_a_look(ws: Path, kept: Placeholders, monkeypatch: pytest.
         kept.close()
         return set()
 
-    kept.hold("a", missing(ws / ".git"))
+    hold(kept, "a", ws / ".git")
     (ws / ".git").mkdir()
     kept.release("a")
     monkeypatch.setattr(placeholders, "mounted_elsewhere", look)
@@ -292,13 +315,13 @@ def test_file_on_a_full_disk(ws: Path, kept: Placeholders, monkeypatch: pytest.M
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", refuse)
         with pytest.raises(OSError, match="No space left"):
-            kept.hold("a", missing(ws / "commondir", is_dir=False))
+            hold(kept, "a", ws / "commondir", is_dir=False)
     assert not list(ws.iterdir())
 
 
 def test_file_of_one_that_was_killed(ws: Path, begin: Callable[[], Placeholders]) -> None:
     """It may have been made and not yet written."""
-    begin().hold("a", missing(ws / "commondir", is_dir=False))
+    hold(begin(), "a", ws / "commondir", is_dir=False)
     (ws / "commondir").write_bytes(b"")
     again = begin()
     again.recover(())
@@ -309,11 +332,11 @@ def test_file_of_one_that_was_killed(ws: Path, begin: Callable[[], Placeholders]
 def test_no_descriptor(ws: Path, kept: Placeholders, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start that cannot find its folder again is none."""
 
-    def refuse(*arguments: object, **more: object) -> int:
+    def refuse(fd: int) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "open", refuse)
+        patched.setattr(os, "dup", refuse)
         with pytest.raises(OSError, match="Too many open files"):
-            kept.hold("a", missing(ws / ".git"))
+            hold(kept, "a", ws / ".git")
     assert len(kept) == 0
