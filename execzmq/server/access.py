@@ -39,6 +39,10 @@ class Peer:
         """Tell whether it is held to bounds of its own, since its file may be in anybody's hands."""
         return self.role != "owner"
 
+    def session(self, name: str) -> str:
+        """Return under which name a session of this peer's is known: nobody else can ever have the same."""
+        return name if self.share is None else f"{self.user_id}/{name}"
+
     @property
     def sandbox(self) -> SandboxIntent | None:
         """Return the most that its commands may do, `None` where that is as much as the server gives."""
