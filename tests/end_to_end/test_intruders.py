@@ -131,22 +131,26 @@ async def test_a_stolen_file_speaks_for_no_other_client(tmp_path: Path) -> None:
 
 def _pose(local: ConnectionInfo, stolen: ConnectionInfo, operator: ConnectionInfo) -> None:
     with raw(operator) as honest, raw(stolen) as thief, raw(local) as owner:
-        honest.codec.session = owner.codec.session = "theirs"
-        kept = honest.codec.encode("start_request", start_content(local, "true", cwd=b"/"))
+        for client in (honest, thief, owner):
+            client.codec.session = "theirs"
+        line = start_content(local, "sleep", "60", cwd=b"/", lifetime="client")
+        kept = honest.codec.encode("start_request", line)
         honest.send(kept)
-        assert honest.receive().content["status"] == "ok"
-        thief.codec.session = "theirs"
-        assert thief.ask("list").content["ename"] == "PermissionRefused"
+        answer = honest.receive().content
+        assert answer["status"] == "ok", answer
         thief.send(kept)
         assert thief.receive().content["ename"] == "PermissionRefused"
-        thief.codec.session = "thief"
-        for method, content in (
-            ("lease", {"seconds": 0.0, "cursors": {"p": [1, 2]}, "open": ["a"]}),
-            ("describe", {"id_or_name": "p"}),
-        ):
-            assert thief.ask(method, content).content["status"] == "ok"
-        # the same session name over a Unix socket is the operator's by now
-        assert owner.ask("list").content["ename"] == "PermissionRefused"
+        mine = {"process_id": answer["process_id"]}
+        assert thief.ask("describe", {"id_or_name": mine["process_id"]}).content["ename"] == "ProcessNotFound"
+        # a session that ends takes along what it has started: this one has started nothing
+        over = {"seconds": 0.0, "cursors": {mine["process_id"]: [answer["instance"], 1 << 62]}, "open": ["a"]}
+        for client in (thief, owner):
+            assert client.ask("lease", over).content["status"] == "ok"
+        waited = honest.ask("wait", {**mine, "until": "exited", "timeout": 2.5}).content["process"]
+        assert waited["state"] == "running"
+        assert honest.ask("lease", over).content["status"] == "ok"
+        waited = honest.ask("wait", {**mine, "until": "exited", "timeout": 10.0}).content["process"]
+        assert waited["result"]["asked_by"] == "lease"
 
 
 async def test_an_observer_cannot_listen_in_nor_end_what_others_hear(tmp_path: Path) -> None:
