@@ -83,38 +83,51 @@ def write_connection_file(path: str | Path, info: ConnectionInfo) -> None:
         ConnectionFailed: the file system does not keep other users from reading it.
         OSError: it could not be written.
     """
-    write_private(path, connection_text(info, indent=2) + b"\n")
-
-
-def connection_text(info: ConnectionInfo, *, indent: int | None = None) -> bytes:
-    """Return what a connection file holds, secrets included; on one line unless indented."""
-    content = {name: value for name, value in asdict(info).items() if value not in ("", 0) or name == "key"}
-    return json.dumps(content, indent=indent).encode()
-
-
-def write_private(path: str | Path, data: bytes) -> None:
-    """Write a file for its owner's eyes alone; otherwise as `write_connection_file`."""
     path = Path(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    content = {name: value for name, value in asdict(info).items() if value not in ("", 0) or name == "key"}
+    data = json.dumps(content, indent=2).encode() + b"\n"
     try:
-        _write_new(path, temporary, data)
+        write_private(path, data)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not _write_over(path, data):
             raise
 
 
-def _write_new(path: Path, temporary: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Write a whole file that only its owner may read; what is there stays until it is replaced.
+
+    Args:
+        durable: return when it would survive a loss of power.
+
+    Raises:
+        ConnectionFailed: the file system does not keep other users from reading it.
+        OSError: it could not be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
             _refuse_readable(path, os.fstat(fd))
             file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(fd)
         os.rename(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _write_over(path: Path, data: bytes) -> bool:
