@@ -94,7 +94,10 @@ def write_connection_file(path: str | Path, info: ConnectionInfo) -> None:
         ConnectionFailed: the file system does not keep other users from reading it.
         OSError: it could not be written.
     """
-    path, data = Path(path), connection_text(info, indent=2) + b"\n"
+    path = Path(path)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    content = {name: value for name, value in asdict(info).items() if value not in ("", 0) or name == "key"}
+    data = json.dumps(content, indent=2).encode() + b"\n"
     try:
         write_private(path, data)
     except OSError as error:
@@ -102,16 +105,8 @@ def write_connection_file(path: str | Path, info: ConnectionInfo) -> None:
             raise
 
 
-def connection_text(info: ConnectionInfo, *, indent: int | None = None) -> bytes:
-    """Return what a connection file holds, secrets included; on one line unless indented."""
-    content = {name: value for name, value in asdict(info).items() if value not in ("", 0) or name == "key"}
-    return json.dumps(content, indent=indent).encode()
-
-
 def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
     """Write a whole file that only its owner may read; what is there stays until it is replaced.
-
-    Missing parents are made 0700.
 
     Args:
         durable: return when it would survive a loss of power.
@@ -120,7 +115,6 @@ def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
         ConnectionFailed: the file system does not keep other users from reading it.
         OSError: it could not be written.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

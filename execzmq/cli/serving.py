@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import json
 import logging
 import os
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -100,12 +102,12 @@ def serve_command(name: str, replace: bool, detach: bool, lend: str | None, **op
 
     Its log goes to stderr. Clients find it by its name: `execzmq run --on NAME -- COMMAND`.
     """
-    if lend is not None:
-        return go(_lend(name, start=lend == "start"))
     if options["insecure"] and options["transport"] != "tcp":
         raise click.UsageError("--insecure is about tcp: add --transport tcp, or leave it out")
     lent = [fd for fd in (options.pop("ready_fd"), options.pop("lock_fd")) if fd is not None]
     chosen = settings.Settings(**options)
+    if lend is not None:
+        return go(_lend(name, start=lend == "start"))
     work = _detach(name, chosen, replace=replace) if detach else _serve(name, chosen, lent, replace=replace)
     return go(work)
 
@@ -131,13 +133,12 @@ async def _detach(name: str, chosen: settings.Settings, *, replace: bool) -> int
 async def _lend(name: str, *, start: bool) -> int:
     """Print the connection file of a server of this host on one line, for who asks by ssh."""
     from execzmq.client import launch
-    from execzmq.connection import connection_text
     from execzmq.environments.ssh_words import MARKER
 
     info = await launch.ensure_server(name) if start else launch.running(name)
     if info is None:
         raise ConnectionFailed(f"no server {name} runs there; `execzmq run` and `execzmq start` start one")
-    os.write(1, MARKER + connection_text(info) + b"\n")
+    os.write(1, MARKER + json.dumps(asdict(info)).encode() + b"\n")
     return 0
 
 

@@ -12,6 +12,7 @@ import os
 import secrets
 import string
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 
 from execzmq.client.cursors import ToldCursors
@@ -37,27 +38,28 @@ _GREETINGS = frozenset({"lease", "kernel_info"})
 """Requests that may leave before the server's epoch is known."""
 _HEART = 1.0
 """Seconds in which a heart that beats answers."""
+_BUSY = "its heart beats, so it is busy"
 _ALPHABET = string.ascii_letters + string.digits
 
 
 class Connection:
     """One client session. Make it on a running loop; `open` waits for the server; `aclose` ends it.
 
-    After a fork the child must not use it: every call raises `ClientClosed` there. `why_down` tells why the
-    way to the server is broken, if that is known.
+    After a fork the child must not use it: every call raises `ClientClosed` there.
 
     Attributes:
         session: random id that names this client to the server.
         prefix: what comes before the `-` in the process ids that this client makes.
+        why_down: says why the way to the server is broken; an empty word where that is not known.
         opens_files: whether the server may answer a read with where the output stands on this machine.
         topics: the subscriptions.
         cursors: how far it has read the processes that wait for it; told by its leases.
     """
 
-    def __init__(self, info: ConnectionInfo, why_down: Callable[[], str] = str) -> None:
+    def __init__(self, info: ConnectionInfo) -> None:
         self.info = info
-        self._why_down = why_down
         self.session = secrets.token_hex(8)
+        self.why_down: Callable[[], str] = str
         self.opens_files = False
         self.prefix = _prefix_of(info)
         self._processes = 0
@@ -69,10 +71,13 @@ class Connection:
         self._settling: asyncio.Task[None] | None = None
         self.cursors = ToldCursors(self.renew)
         codec = Codec(info.key.encode(), self.session, digests=info.is_plain)
-        requests = Requester(codec, lambda channel, frames: self._links.send(channel, frames))
-        self._requester = requests
+        self._requester = Requester(codec, lambda channel, frames: self._links.send(channel, frames))
         self._links = Links(
-            info, requests.on_reply, lambda frames: self.topics.handle(frames), self._on_state, requests.flush
+            info,
+            self._requester.on_reply,
+            lambda frames: self.topics.handle(frames),
+            self._on_state,
+            self._requester.flush,
         )
         self.topics = Topics(
             codec, self.prefix, self._links.subscribe, self._links.unsubscribe, self._on_status
@@ -148,7 +153,7 @@ class Connection:
             raise self._refused
         if self._is_given_up:
             if not listens(self.info):
-                raise lost(UNASKED, self._why_down())
+                raise lost(UNASKED, self.why_down())
             self._await_server()
 
     async def call(
@@ -177,11 +182,7 @@ class Connection:
             if self._phase == "closed":
                 raise
             beats = await self.heart_beats()
-            state = (
-                "its heart beats, so it is busy"
-                if beats
-                else f"nor does its heart beat: {stopped(self.info)}"
-            )
+            state = _BUSY if beats else f"nor does its heart beat: {stopped(self.info)}"
             raise RequestTimeout(f"{error.message}; {state}", beats=beats) from None
 
     def request(
@@ -314,9 +315,8 @@ class Connection:
     def _on_gone(self) -> None:
         if self._phase == "down":
             self._is_given_up = True
-            reason = self._why_down()
-            self._requester.fail_each(lambda call: lost_with(call, reason))
-            self.topics.fail_all(lost(reason=reason))
+            self._requester.fail_each(partial(lost_with, reason=self.why_down()))
+            self.topics.fail_all(lost(reason=self.why_down()))
 
     def _on_status(self, epoch: str, _status: str) -> None:
         if self._phase == "ready" and epoch != self.epoch:

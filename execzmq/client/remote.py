@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from execzmq.client import sharing
@@ -15,6 +15,7 @@ from execzmq.client.core import Connection
 from execzmq.client.follow import Early, Follower
 from execzmq.client.launch import listens
 from execzmq.client.pages import PageGone, page_of
+from execzmq.client.route import Route
 from execzmq.client.silence import stuck
 from execzmq.client.writer import Writer
 from execzmq.connection import ConnectionInfo, folder_is_ours, host_id
@@ -77,17 +78,6 @@ class _Session:
         return writer
 
 
-class Route(Protocol):
-    """What brings a server's sockets here from another machine."""
-
-    @property
-    def problem(self) -> str:
-        """Say why it is broken at the moment; empty where that is not known."""
-
-    async def aclose(self) -> None:
-        """End it; idempotent."""
-
-
 class RemoteBackend:
     """A server, reached through its connection file; see `ExecBackend`. Made by `open`."""
 
@@ -119,7 +109,9 @@ class RemoteBackend:
             raise ConnectionFailed(
                 f"no server listens at {info.endpoint('shell')}: its connection file is old"
             )
-        connection = Connection(info) if route is None else Connection(info, lambda: route.problem)
+        connection = Connection(info)
+        if route is not None:
+            connection.why_down = lambda: route.problem
         try:
             about = _about(await connection.open(seconds))
         except BaseException as error:
