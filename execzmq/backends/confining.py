@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import signal
 import sys
@@ -36,9 +35,9 @@ from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox import host, limits, slirp
 from execzmq.sandbox.applied import applied_of
 from execzmq.sandbox.bwrap import PROXY_PORT
-from execzmq.sandbox.layers import is_within
 from execzmq.sandbox.model import Permissions, View
 from execzmq.sandbox.paths import view_of
+from execzmq.sandbox.plans import Plans
 from execzmq.sandbox.wrapper import Wrapper, require_outside
 from execzmq.types.finding import Finding
 from execzmq.types.params import ExecParams
@@ -46,7 +45,8 @@ from execzmq.types.params import ExecParams
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
 
-_PACKAGE = Path(__file__).parents[1]
+_OWN_CODE = tuple(os.fsencode(path) for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[1]))
+"""What the next server will execute."""
 _LOOK_SECONDS = 15.0
 """Time in which the folders that a request names, and a wrapper that is able, must be found."""
 
@@ -61,6 +61,7 @@ class Confiner:
     def __init__(self, backend: LocalBackend, keeper: Callable[[], KeeperClient]) -> None:
         self.cells = Cells(backend.folder, backend.run_task, keeper)
         self._hidden = hidden_from_sandboxes(backend.folder)
+        self._plans = Plans()
         self._backend = backend
         self.probe = probe_of(backend.folder, backend.offer.home, lambda: self._host)
 
@@ -121,7 +122,13 @@ class Confiner:
         with contextlib.ExitStack() as undoing:
             starting = sweeper.starting()
             undoing.callback(os.close, starting)
-            view = view_of(with_own_code(permissions), server_dirs=self._hidden, placeholders=sweeper.paths)
+            view = view_of(
+                permissions,
+                server_dirs=self._hidden,
+                own_code=_OWN_CODE,
+                placeholders=sweeper.paths,
+                plans=self._plans,
+            )
             undoing.callback(view.close)
             require_outside(wrapper, view.roots)
             found = view, starting
@@ -240,14 +247,6 @@ class Confiner:
 def reaches_host_sockets(permissions: Permissions) -> bool:
     """Tell whether a command reaches the abstract sockets of this host."""
     return permissions.network.mode == "host" and not landlock.can_scope()
-
-
-def with_own_code(permissions: Permissions) -> Permissions:
-    """Return permissions that keep what the next server will execute as it is, where a root holds it."""
-    roots = [os.path.realpath(root) for root in permissions.writable]
-    code = {os.path.realpath(os.fsencode(path)) for path in (sys.prefix, sys.base_prefix, _PACKAGE)}
-    kept = tuple(path for path in sorted(code) if is_within(path, roots) and path not in roots)
-    return dataclasses.replace(permissions, readable=(*permissions.readable, *kept))
 
 
 def _drop(found: tuple[View, int]) -> None:

@@ -97,6 +97,11 @@ class Mount(NamedTuple):
     is_missing: bool = False
     is_last: bool = False
 
+    @property
+    def shows(self) -> bool:
+        """Tell whether the host's own is shown there, by a descriptor."""
+        return self.access != "deny" and not self.is_missing
+
 
 @dataclass(slots=True, eq=False)
 class View:
