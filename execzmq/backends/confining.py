@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from execzmq.aside import aside
 from execzmq.backends import entering, internet
 from execzmq.backends.cells import Cells, word_of
-from execzmq.backends.confined import COMMAND, FIRST, Confined, close_all, pid_of
+from execzmq.backends.confined import FIRST, NOBODY, Confined, close_all
 from execzmq.backends.judging import Circumstances
 from execzmq.backends.launching import spawn_error
 from execzmq.backends.not_executed import error_of, terminal_error_of
@@ -31,6 +31,7 @@ from execzmq.errors import SandboxUnavailable, SpawnFailed
 from execzmq.keeper import landlock
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.messages import PROXY
+from execzmq.process.confinement import Leader
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox import host, limits, slirp
 from execzmq.sandbox.applied import applied_of
@@ -136,7 +137,11 @@ class Confiner:
         return found
 
     def occupy(self, key: str, prepared: Prepared) -> None:
-        """Take what a sandbox needs on the disk and in the kernel before it is started.
+        """Make the control group that a sandbox will be in, where it needs one."""
+        prepared.cgroup = limits.group_for(word_of(key), prepared.permissions.limits, self.cells.cgroups)
+
+    def hold(self, key: str, prepared: Prepared) -> None:
+        """Take what a sandbox needs on the disk before anything of it is mounted.
 
         Raises:
             SpawnFailed: the disk is full or fails; nothing was taken.
@@ -146,8 +151,6 @@ class Confiner:
         except OSError as error:
             message = f"the sandbox cannot be written down in the server's state folder: {error.strerror}"
             raise SpawnFailed(f"{message}; make room on its disk", reason="placeholders") from None
-        limited = prepared.permissions.limits
-        prepared.cgroup = limits.group_for(word_of(key), limited, self.cells.cgroups)
 
     def vacate(self, key: str, prepared: Prepared) -> None:
         """Give back what was taken for a sandbox that was not entered, and whose processes are ended."""
@@ -175,9 +178,9 @@ class Confiner:
             closing.callback(status.close)
             try:
                 first = await entering.first_process(status)
-                undoing.callback(os.close, first)
+                undoing.callback(os.close, first.pidfd)
                 killing.callback(_kill, first)
-                keeper.hold(key, FIRST, first)
+                keeper.hold(key, FIRST, first.pidfd)
                 around = await self._set_up(process, prepared, first, killing)
                 undoing.callback(around.close)
                 others = _others(around)
@@ -185,13 +188,10 @@ class Confiner:
                 command = await self._let_go(key, prepared, spawned, status, first, killing)
             except entering.NotExecuted as failure:
                 raise await error_of(prepared, spawned, failure) from None
-            if command < 0 and (error := await terminal_error_of(prepared, spawned, status.exit_code)):
+            if command is NOBODY and (error := await terminal_error_of(prepared, spawned, status.exit_code)):
                 raise error
             undoing.pop_all()
             killing.pop_all()
-        if command >= 0:
-            with contextlib.suppress(OSError):  # the next server finds it by its number inside
-                keeper.hold(key, COMMAND, command)
         return self.cells.take_in(process, spawned.pid, first, command, around, others)
 
     async def _let_go(
@@ -200,10 +200,10 @@ class Confiner:
         prepared: Prepared,
         spawned: SpawnedProcess,
         status: WrapperStatus,
-        first: int,
+        first: Leader,
         killing: contextlib.ExitStack,
-    ) -> int:
-        """Let the command run, and wait until it does; return its pidfd, -1 where it has ended already.
+    ) -> Leader:
+        """Let the command run, and wait until it does; return it, nobody where it has ended already.
 
         Cancelled it goes on, for the next server, or is ended by the keeper, which knows whether it runs.
         """
@@ -211,18 +211,18 @@ class Confiner:
             await self._backend.keeper.release(key)
             fds, lines = spawned.fds, prepared.command_lines
             output = fds.get("stdout", fds.get("pty", -1))
-            return await entering.executed(status, pid_of(first), lines, output, is_own="stderr" in fds)
+            return await entering.executed(status, first.pid, lines, output, is_own="stderr" in fds)
         except asyncio.CancelledError:
             killing.pop_all()
             raise
 
     async def _set_up(
-        self, process: ManagedProcess, prepared: Prepared, first: int, killing: contextlib.ExitStack
+        self, process: ManagedProcess, prepared: Prepared, first: Leader, killing: contextlib.ExitStack
     ) -> Circumstances:
         """Set, while the command waits at its gate, what must hold before it runs."""
         key, permissions = process.spec.key, prepared.permissions
         enforced = await limits.enforce(
-            pid_of(first),
+            first.pid,
             word_of(key),
             permissions.limits,
             self.cells.cgroups,
@@ -236,10 +236,10 @@ class Confiner:
             self._backend.journal.note(start_record(process.spec))
         around = Circumstances(permissions, prepared.sight, names, enforced.cgroup)
         if permissions.network.mode == "proxy":
-            listener = await self._backend.keeper.listen(key, first, PROXY_PORT)
+            listener = await self._backend.keeper.listen(key, first.pidfd, PROXY_PORT)
             self.cells.proxies.serve(process, listener, around)
         elif permissions.network.mode == "internet":
-            around.companion = await internet.connect(self._backend.keeper, key, first)
+            around.companion = await internet.connect(self._backend.keeper, key, first.pidfd)
             killing.callback(around.companion.end, self._backend.keeper)
         return around
 
@@ -271,7 +271,7 @@ def _others(around: Circumstances) -> dict[str, int]:
     return copies
 
 
-def _kill(first: int) -> None:
+def _kill(first: Leader) -> None:
     """Kill a sandbox that was not entered."""
     with contextlib.suppress(OSError):
-        signal.pidfd_send_signal(first, signal.SIGKILL)
+        signal.pidfd_send_signal(first.pidfd, signal.SIGKILL)

@@ -26,6 +26,8 @@ _MOUNTS = "/proc/self/mountinfo"
 _ACL = "system.posix_acl_access"
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _MOST_CHECKED = 200
+_MOST_LINKS = 40
+"""Links that a path may go through, as for the kernel."""
 _PIECE = 64 * 1024
 _UNASKED = object()
 
@@ -108,17 +110,21 @@ class Disk:
         return status.st_dev, status.st_ino
 
     @_question
-    def real(self, path: bytes) -> bytes:
-        """Return a path with its links followed, as far as it exists."""
-        return os.path.realpath(path)
+    def target(self, link: bytes) -> bytes | None:
+        """Return what a symbolic link says, `None` where it is none."""
+        try:
+            return os.readlink(link)
+        except OSError:
+            return None
 
     @_question
-    def found(self, path: bytes) -> bytes | int:
-        """Return a path with its links followed, or the errno for which it cannot be found."""
+    def fault(self, path: bytes) -> int:
+        """Return the errno for which what a path leads to cannot be found, 0 where it can."""
         try:
-            return os.path.realpath(path, strict=True)
+            os.stat(path)
         except OSError as error:
             return error.errno or errno.EIO
+        return 0
 
     @_question
     def is_placeholder(self, path: bytes) -> bool:
@@ -126,13 +132,10 @@ class Disk:
         return path in self._placeholders
 
     @_question
-    def is_left_behind(self, path: bytes) -> bool:
-        """Tell whether a path is what a sandbox leaves of a missing name: an empty folder, or a file."""
+    def is_empty(self, folder: bytes) -> bool:
+        """Tell whether nothing is in a folder."""
         try:
-            mode = os.lstat(path).st_mode
-            if not stat.S_ISDIR(mode):
-                return stat.S_ISREG(mode)
-            with os.scandir(path) as entries:
+            with os.scandir(folder) as entries:
                 return next(entries, None) is None
         except OSError as error:
             check_not_scarce(error)
@@ -165,6 +168,32 @@ class Disk:
     def is_link(self, path: bytes) -> bool:
         """Tell whether a path is a symbolic link."""
         return self.kind(path) == stat.S_IFLNK
+
+    def is_left_behind(self, path: bytes) -> bool:
+        """Tell whether a path is what a sandbox leaves of a missing name: an empty folder, or a file."""
+        kind = self.kind(path)
+        return kind == stat.S_IFREG or (kind == stat.S_IFDIR and self.is_empty(path))
+
+    def real(self, path: bytes) -> bytes:
+        """Return an absolute path with its links followed, as far as it exists; a loop of links is left."""
+        place, rest, links = b"", path.split(b"/")[::-1], 0
+        while rest:
+            name = rest.pop()
+            if name == b"..":
+                place = place[: max(0, place.rfind(b"/"))]
+            elif name not in (b"", b"."):
+                here = place + b"/" + name
+                kind = self.kind(here)
+                if not kind and b".." not in rest:
+                    return b"/".join((here, *(word for word in rest[::-1] if word not in (b"", b"."))))
+                target = self.target(here) if kind == stat.S_IFLNK and links < _MOST_LINKS else None
+                if target is None:
+                    place = here
+                    continue
+                links += 1
+                place = b"" if target.startswith(b"/") else place
+                rest += target.split(b"/")[::-1]
+        return place or b"/"
 
     # What is in it
 

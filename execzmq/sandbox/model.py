@@ -110,10 +110,12 @@ class View:
     Args:
         mounts: outer before inner.
         roots: the writable roots as resolved.
+        is_shared: what is mounted on the host later would be seen in it, were its mounts a plain copy.
     """
 
     mounts: tuple[Mount, ...]
     roots: tuple[bytes, ...]
+    is_shared: bool = True
 
     def close(self) -> None:
         """Close every descriptor; idempotent."""

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from execzmq.sandbox.layers import above, is_within
 
+_OWN = (b"/run/", b"/tmp/", b"/dev/", b"/proc/")
+"""Where every sandbox has a folder of its own."""
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
@@ -24,10 +26,15 @@ class MountTable:
 
     Args:
         data: content of a `mountinfo` file.
+
+    Attributes:
+        are_shared: copies of them go on getting what is mounted on the host, where a sandbox would see it.
     """
 
     def __init__(self, data: bytes) -> None:
-        fields = (line.split(b" ", 5) for line in data.splitlines())
+        lines = data.splitlines()
+        self.are_shared = any(_is_shared(line) for line in lines)
+        fields = (line.split(b" ", 5) for line in lines)
         mounts = [Mounted(f[2], _plain(f[3]), _plain(f[4])) for f in fields if len(f) > 5]
         # Later ones lie over earlier ones.
         self._at_place = {mount.place: mount for mount in mounts}
@@ -57,6 +64,12 @@ class MountTable:
                 yield path, _join(mount.place, _below(inside, mount.root))
             elif is_within(mount.root, (inside,)):
                 yield _join(path, _below(mount.root, inside)), mount.place
+
+
+def _is_shared(line: bytes) -> bool:
+    if b" shared:" not in line and b" master:" not in line:
+        return False
+    return not line.split(maxsplit=5)[4].startswith(_OWN)
 
 
 def _below(path: bytes, folder: bytes) -> bytes:

@@ -41,7 +41,7 @@ def view_of(
     """
     wish = wish_of(permissions, server_dirs, own_code)
     plan = (plans or Plans()).get(wish, Disk(placeholders))
-    return View(_opened(plan.mounts), plan.roots)
+    return View(_opened(plan.mounts), plan.roots, plan.is_shared)
 
 
 def _opened(planned: Sequence[Mount]) -> tuple[Mount, ...]:

@@ -29,12 +29,11 @@ def resolve(path: bytes, disk: Disk, *, is_writable: bool) -> bytes:
     Raises:
         InvalidRequest: it is missing, out of reach, or to be written and no folder; with the `reason`.
     """
-    resolved = disk.found(clean(path))
-    if isinstance(resolved, bytes) and not disk.exists(resolved):
-        resolved = errno.ENOENT
-    if isinstance(resolved, int):
-        other = "root_not_accessible", f"is refused: {os.strerror(resolved)}"
-        reason, words = _REASONS.get(resolved, other)
+    resolved = disk.real(clean(path))
+    if not disk.exists(resolved) or disk.is_link(resolved):
+        number = disk.fault(clean(path)) or errno.ENOENT
+        other = "root_not_accessible", f"is refused: {os.strerror(number)}"
+        reason, words = _REASONS.get(number, other)
         raise refusal(reason, path, words)
     if is_writable and not disk.is_folder(resolved):
         # A file that is a mount cannot be replaced, and to replace it is how most programs write.

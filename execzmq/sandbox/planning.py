@@ -79,10 +79,12 @@ class Plan(NamedTuple):
     Attributes:
         mounts: outer before inner, and the server's own last; without descriptors.
         roots: the writable roots as resolved.
+        is_shared: as of a view.
     """
 
     mounts: tuple[Mount, ...]
     roots: tuple[bytes, ...]
+    is_shared: bool
 
 
 @dataclass(slots=True)
@@ -116,7 +118,7 @@ def plan_of(wish: Wish, disk: Disk) -> Plan:
     _hide(wish.server_dirs, draft.server, draft)
     for path in _kept(draft):
         _keep(path, draft)
-    return Plan(_mounts(draft), tuple(draft.roots))
+    return Plan(_mounts(draft), tuple(draft.roots), _table_of(disk.mounts()).are_shared)
 
 
 def refuse_linked(server_dirs: Iterable[bytes], disk: Disk) -> None:
@@ -126,7 +128,7 @@ def refuse_linked(server_dirs: Iterable[bytes], disk: Disk) -> None:
         SandboxUnavailable: with the path.
     """
     for path in server_dirs:
-        if disk.has_second_name(path):
+        if disk.exists(path) and disk.has_second_name(path):
             shown = os.fsdecode(path)
             message = f"a file of the server in {shown!r} has a second name (hard link): remove that one"
             raise SandboxUnavailable(message, reason="server_file_linked", path=shown)
@@ -212,10 +214,12 @@ def _kept(draft: _Draft) -> list[bytes]:
     writable = [root for root in draft.roots if layers.at(root) == "write"]
     names = [name for name in _protected_names(wish) if name != repositories.GIT]
     kept = [clean(os.path.join(root, name)) for root in writable for name in names]
-    git = repositories.kept_of(
-        writable, wish.protect_git, lambda path: layers.at(path) == "write", draft.disk
-    )
-    return [*kept, *git]
+    closed = frozenset(kept)
+
+    def may_enter(folder: bytes) -> bool:
+        return folder not in closed and layers.at(folder) == "write"
+
+    return [*kept, *repositories.kept_of(writable, wish.protect_git, may_enter, draft.disk)]
 
 
 def _keep(path: bytes, draft: _Draft) -> None:
