@@ -9,25 +9,22 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Callable
-from functools import cached_property, partial
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from execzmq.aside import aside
 from execzmq.backends import entering, internet
 from execzmq.backends.cells import Cells, word_of
 from execzmq.backends.confined import FIRST, NOBODY, Confined, close_all
 from execzmq.backends.judging import Circumstances
 from execzmq.backends.launching import spawn_error
+from execzmq.backends.looking import Looker
 from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
 from execzmq.backends.records import start_record
-from execzmq.backends.sweeping import Sweeper
 from execzmq.backends.trying import hidden_from_sandboxes, probe_of
 from execzmq.backends.wrapper_status import WrapperStatus
-from execzmq.errors import SandboxUnavailable, SpawnFailed
+from execzmq.errors import SpawnFailed
 from execzmq.keeper import landlock
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.messages import PROXY
@@ -36,20 +33,12 @@ from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox import host, limits, slirp
 from execzmq.sandbox.applied import applied_of
 from execzmq.sandbox.bwrap import PROXY_PORT
-from execzmq.sandbox.model import Permissions, View
-from execzmq.sandbox.paths import view_of
-from execzmq.sandbox.plans import Plans
-from execzmq.sandbox.wrapper import Wrapper, require_outside
+from execzmq.sandbox.model import Permissions
 from execzmq.types.finding import Finding
 from execzmq.types.params import ExecParams
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
-
-_OWN_CODE = tuple(os.fsencode(path) for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[1]))
-"""What the next server will execute."""
-_LOOK_SECONDS = 15.0
-"""Time in which the folders that a request names, and a wrapper that is able, must be found."""
 
 
 class Confiner:
@@ -61,8 +50,7 @@ class Confiner:
 
     def __init__(self, backend: LocalBackend, keeper: Callable[[], KeeperClient]) -> None:
         self.cells = Cells(backend.folder, backend.run_task, keeper)
-        self._hidden = hidden_from_sandboxes(backend.folder)
-        self._plans = Plans()
+        self._looker = Looker(hidden_from_sandboxes(backend.folder), lambda: self.cells.sweeper)
         self._backend = backend
         self.probe = probe_of(backend.folder, backend.offer.home, lambda: self._host)
 
@@ -102,12 +90,7 @@ class Confiner:
         plan = limits.plan(permissions.limits, self.cells.cgroups.controllers, os.geteuid())
         if permissions.require_limits:
             limits.check(plan, self.cells.cgroups.reason)
-        try:
-            look = partial(self._look, permissions, wrapper, self.cells.sweeper)
-            view, starting = await aside(look, _LOOK_SECONDS, _drop)
-        except TimeoutError:
-            words = f"its folders were not found within {_LOOK_SECONDS:.0f} s: does a file system not answer?"
-            raise SandboxUnavailable(words, reason="slow_folders") from None
+        view, starting = await self._looker.look(permissions, wrapper)
         applied = applied_of(
             permissions,
             view,
@@ -118,23 +101,6 @@ class Confiner:
         chosen = () if params.env_policy is None else tuple(map(os.fsencode, params.env_policy.set))
         path = os.fsencode(wrapper.path)
         return Prepared(permissions, view, path, self._host, applied, starting, chosen)
-
-    def _look(self, permissions: Permissions, wrapper: Wrapper, sweeper: Sweeper) -> tuple[View, int]:
-        with contextlib.ExitStack() as undoing:
-            starting = sweeper.starting()
-            undoing.callback(os.close, starting)
-            view = view_of(
-                permissions,
-                server_dirs=self._hidden,
-                own_code=_OWN_CODE,
-                placeholders=sweeper.paths,
-                plans=self._plans,
-            )
-            undoing.callback(view.close)
-            require_outside(wrapper, view.roots)
-            found = view, starting
-            undoing.pop_all()
-        return found
 
     def occupy(self, key: str, prepared: Prepared) -> None:
         """Make the control group that a sandbox will be in, where it needs one."""
@@ -247,11 +213,6 @@ class Confiner:
 def reaches_host_sockets(permissions: Permissions) -> bool:
     """Tell whether a command reaches the abstract sockets of this host."""
     return permissions.network.mode == "host" and not landlock.can_scope()
-
-
-def _drop(found: tuple[View, int]) -> None:
-    found[0].close()
-    os.close(found[1])
 
 
 def _others(around: Circumstances) -> dict[str, int]:

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Callable, Collection
 from itertools import islice
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,19 +53,29 @@ def _question(look: Callable[Concatenate[Disk, P], T]) -> Callable[Concatenate[D
     return ask
 
 
+class Listing(NamedTuple):
+    """What was found in a folder.
+
+    Attributes:
+        folders: by their paths, in order.
+        entries: how many were looked at, in whole hundreds: a file more or less is mostly of no matter.
+    """
+
+    folders: tuple[bytes, ...]
+    entries: int
+
+
 class Disk:
     """The disk as it is found in the course of one look.
 
-    Args:
-        placeholders: paths whose empty folder, or file, was left by another sandbox.
-
     Attributes:
+        placeholders: paths whose empty folder, or file, was left by another sandbox.
         known: all answers so far.
         answers: those that were asked for since the last `begin`.
     """
 
     def __init__(self, placeholders: Collection[bytes] = ()) -> None:
-        self._placeholders = frozenset(placeholders)
+        self.placeholders = placeholders
         self.known: Answers = {}
         self.answers: Answers = {}
 
@@ -129,7 +139,7 @@ class Disk:
     @_question
     def is_placeholder(self, path: bytes) -> bool:
         """Tell whether what is at a path was left by another sandbox."""
-        return path in self._placeholders
+        return path in self.placeholders
 
     @_question
     def is_empty(self, folder: bytes) -> bool:
@@ -198,18 +208,16 @@ class Disk:
     # What is in it
 
     @_question
-    def folders_in(self, folder: bytes, most: int) -> tuple[tuple[bytes, ...], int]:
-        """Return the folders among the first entries of a folder, in order, and how many were looked at.
-
-        In whole hundreds, since a file more or less is mostly of no matter.
-        """
+    def folders_in(self, folder: bytes, most: int) -> Listing:
+        """Return the folders among the first entries of a folder; none of one that cannot be read."""
         try:
             with os.scandir(folder) as entries:
                 found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, most)]
         except OSError as error:
             check_not_scarce(error)
-            return (), 0
-        return tuple(sorted(path for path, is_dir in found if is_dir)), len(found) // 100 * 100
+            return Listing((), 0)
+        folders = tuple(sorted(path for path, is_dir in found if is_dir))
+        return Listing(folders, len(found) // 100 * 100)
 
     @_question
     def content(self, file: bytes, most: int) -> bytes:

@@ -34,7 +34,8 @@ MOST_MOUNTS = 1000
 MOST_DESCRIPTORS = 240
 """Descriptors of one view: 253 fit into one message to the keeper, with those of the command."""
 
-_table_of = lru_cache(maxsize=1)(MountTable)
+table_of = lru_cache(maxsize=1)(MountTable)
+"""The table in the content of a `mountinfo` file: it hardly ever changes."""
 
 
 class Wish(NamedTuple):
@@ -110,15 +111,16 @@ def plan_of(wish: Wish, disk: Disk) -> Plan:
         SandboxUnavailable: a file of the server's own has a second name, by which it could be read.
         OSError: the disk cannot be looked at now.
     """
+    mounts = table_of(disk.mounts())  # first of all: what is mounted tells what may be looked at at once
     refuse_linked(wish.server_dirs, disk)
-    draft = _begun(wish, disk)
+    draft = _begun(wish, disk, mounts)
     for path, level in _shown(draft):
         draft.layers.add(path, level)
     _hide(wish.denied, draft.denied, draft)
     _hide(wish.server_dirs, draft.server, draft)
     for path in _kept(draft):
         _keep(path, draft)
-    return Plan(_mounts(draft), tuple(draft.roots), _table_of(disk.mounts()).are_shared)
+    return Plan(_mounts(draft), tuple(draft.roots), mounts.are_shared)
 
 
 def refuse_linked(server_dirs: Iterable[bytes], disk: Disk) -> None:
@@ -134,8 +136,7 @@ def refuse_linked(server_dirs: Iterable[bytes], disk: Disk) -> None:
             raise SandboxUnavailable(message, reason="server_file_linked", path=shown)
 
 
-def _begun(wish: Wish, disk: Disk) -> _Draft:
-    mounts = _table_of(disk.mounts())
+def _begun(wish: Wish, disk: Disk, mounts: MountTable) -> _Draft:
     denied, server = (
         _everywhere(places.resolve_hidden(paths, disk), mounts, disk)
         for paths in (wish.denied, wish.server_dirs)
