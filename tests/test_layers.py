@@ -83,6 +83,8 @@ PURE = (
     "sandbox/model.py",
     "sandbox/mountinfo.py",
     "sandbox/narrowing.py",
+    "sandbox/planning.py",
+    "sandbox/plans.py",
     "sandbox/profile_file.py",
     "sandbox/profiles.py",
     "sandbox/remedies.py",

@@ -15,8 +15,10 @@ from pathlib import Path
 import zmq
 
 from execzmq.aside import Aside
-from execzmq.keeper import landlock, mounts
+from execzmq.keeper import landlock
 from execzmq.process import journal
+from execzmq.sandbox.disk import Disk
+from execzmq.sandbox.mountinfo import MountTable
 from execzmq.settings import GIB, VERSION
 from execzmq.types.finding import Finding
 
@@ -151,7 +153,7 @@ def landlock_finding() -> Finding:
 def mounts_finding() -> Finding:
     """Tell whether a sandbox sees what is mounted while its command runs."""
     name = "later mounts"
-    if not mounts.are_shared():
+    if not mounts_are_shared():
         return Finding(name, True, "this host hands none on: a sandbox sees what was there at its start")
     if _can_detach():
         return Finding(name, True, "a sandbox sees what was there at its start, and nothing that comes later")
@@ -160,6 +162,11 @@ def mounts_finding() -> Finding:
         "user can make no namespace but by bubblewrap (see kernel.apparmor_restrict_unprivileged_userns)"
     )
     return Finding(name, True, text)
+
+
+def mounts_are_shared() -> bool:
+    """Tell whether copies of this host's mounts go on getting what is mounted on it."""
+    return MountTable(Disk().mounts()).are_shared
 
 
 def _can_detach() -> bool:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from execzmq.backends.launching import env_of, launch_of, memory_file
+from execzmq.backends.telling import Telling
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.errors import InvalidRequest
-from execzmq.keeper import landlock, mounts
+from execzmq.keeper import landlock
 from execzmq.keeper.launch import Launch, Tty
 from execzmq.process.environ import MARK_NAME, build_env
 from execzmq.process.spec import ProcessSpec
@@ -38,7 +39,7 @@ _FOLDER = b"/"
 
 @dataclass(slots=True, eq=False)
 class Prepared:
-    """A command that can be confined. Owns the view, and the end of a pipe that `launch_of` leaves here.
+    """A command that can be confined. Owns the view, and what `launch_of` leaves here.
 
     Attributes:
         applied: what is told of the sandbox.
@@ -60,6 +61,7 @@ class Prepared:
     launched: Launch = field(init=False)
     command_lines: tuple[bytes, ...] = ()
     _status: int = -1
+    _telling: Telling | None = None
 
     def __post_init__(self) -> None:
         """Note what the command will see, which outlives the view's descriptors."""
@@ -71,6 +73,8 @@ class Prepared:
     ) -> tuple[Launch, dict[str, int]]:
         """Return what the keeper is asked for, and descriptors to pass, which the caller must close.
 
+        The wrapper then waits for what it is told by `tell`.
+
         Raises:
             InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory.
         """
@@ -79,8 +83,8 @@ class Prepared:
         self.launched = plain._replace(env=changed(plain.env, self._changes(params, plain.env)))
         try:
             numbers = self._pass_sources(files)
-            arguments = self.arguments(self.launched, numbers)
-            files["arguments"] = memory_file("execzmq-arguments", bwrap.encoded(arguments))
+            self._telling = Telling()
+            files["arguments"] = self._telling.take_reader()
             program = seccomp.program(allow_debug=self.permissions.allow_debug)
             files["filter"] = memory_file("execzmq-filter", program)
             files["gate"] = _gate()
@@ -91,6 +95,11 @@ class Prepared:
             _close_all(files.values())
             raise
         return self._wrapped(self.launched, numbers), files
+
+    def tell(self, arguments: Sequence[bytes]) -> None:
+        """Tell the wrapper that was launched its arguments, for which it waits."""
+        assert self._telling is not None
+        self._telling.tell(bwrap.encoded(arguments))
 
     def arguments(self, launch: Launch, numbers: Sequence[int]) -> list[bytes]:
         """Return what the wrapper reads from a descriptor: it holds values of variables."""
@@ -126,6 +135,8 @@ class Prepared:
     def close(self) -> None:
         """Close what is still here; idempotent."""
         self.view.close()
+        if self._telling is not None:
+            self._telling.close()
         if self.starting >= 0:
             os.close(self.starting)
             self.starting = -1
@@ -202,7 +213,7 @@ class Prepared:
             passed=passed,
             gate="gate",
             joins=() if self.cgroup is None else self.cgroup.joins,
-            detached=mounts.are_shared(),
+            detached=self.view.is_shared,
             scoped=self.permissions.network.mode == "host" and landlock.can_scope(),
         )
 

@@ -5,9 +5,10 @@ Knows nothing of what becomes of them later.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from execzmq.backends.prepared import Prepared
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, ServerLost, to_wire
 from execzmq.keeper.client import KeeperLost, SpawnedProcess
-from execzmq.keeper.launch import Launch, SpawnError
+from execzmq.keeper.launch import SpawnError
 from execzmq.keeper.outcome import Outcome
 from execzmq.process.ending import End
 from execzmq.process.lifecycle import Life
@@ -147,35 +148,54 @@ class Starter:
         cwd = backend.cwd_of(params)
         applied = None if prepared is None else prepared.applied
         spec = spec_of(params, process_id, instance, cwd, budget, session, digest, backend.clock(), applied)
-        folder = backend.log_folder(spec)
-        if prepared is not None:
-            backend.confiner.occupy(spec.key, prepared)
-            undoing.callback(backend.confiner.vacate, spec.key, prepared)
-        launch, files = self._launch_of(params, spec, folder, prepared)
-        try:
-            backend.recording.begun(spec)
-            process = ManagedProcess(
-                spec, OutputLog(folder, instance, budget, backend.memory), backend, backend.clock
-            )
-            backend.take_in(process)
-            spawned = backend.keeper.spawn(launch, files)
-        finally:
-            for fd in files.values():
-                os.close(fd)
+        if prepared is None:
+            process, spawned = self._begin_plain(params, spec)
+        else:
+            process, spawned = self._begin_confined(params, spec, prepared, undoing)
         starting = self._starting[process_id] = Outcome()
         self.counts["started"] += 1
         spawned.then(partial(self._spawned, process, prepared), partial(self._failed, process, prepared))
         return process, starting
 
-    def _launch_of(
-        self, params: ExecParams, spec: ProcessSpec, folder: str, prepared: Prepared | None
-    ) -> tuple[Launch, dict[str, int]]:
-        if prepared is None:
-            return launch_of(params, spec, self._backend.base_env, folder)
+    def _begin_plain(
+        self, params: ExecParams, spec: ProcessSpec
+    ) -> tuple[ManagedProcess, Outcome[SpawnedProcess]]:
+        launch, files = launch_of(params, spec, self._backend.base_env, self._backend.log_folder(spec))
         try:
-            return prepared.launch_of(params, spec, self._backend.base_env, folder)
+            return self._recorded(spec), self._backend.keeper.spawn(launch, files)
+        finally:
+            _close_all(files)
+
+    def _begin_confined(
+        self, params: ExecParams, spec: ProcessSpec, prepared: Prepared, undoing: contextlib.ExitStack
+    ) -> tuple[ManagedProcess, Outcome[SpawnedProcess]]:
+        """Have the wrapper loaded first, which waits for its arguments, and make what it needs meanwhile."""
+        backend, confiner = self._backend, self._backend.confiner
+        confiner.occupy(spec.key, prepared)
+        undoing.callback(confiner.vacate, spec.key, prepared)
+        try:
+            launch, files = prepared.launch_of(params, spec, backend.base_env, backend.log_folder(spec))
         except OSError as error:
             raise spawn_error(error) from None
+        try:
+            spawned = backend.keeper.spawn(launch, files)
+        finally:
+            _close_all(files)
+        undoing.callback(spawned.cancel)
+        arguments = prepared.arguments(prepared.launched, prepared.numbers)
+        confiner.hold(spec.key, prepared)
+        process = self._recorded(spec)
+        prepared.tell(arguments)
+        return process, spawned
+
+    def _recorded(self, spec: ProcessSpec) -> ManagedProcess:
+        """Write a start down, and take its process into the table."""
+        backend = self._backend
+        backend.recording.begun(spec)
+        log = OutputLog(backend.log_folder(spec), spec.instance, spec.log_budget, backend.memory)
+        process = ManagedProcess(spec, log, backend, backend.clock)
+        backend.take_in(process)
+        return process
 
     def _spawned(self, process: ManagedProcess, prepared: Prepared | None, spawned: SpawnedProcess) -> None:
         if prepared is None:
@@ -196,6 +216,9 @@ class Starter:
             raise
         else:
             self._run(process, spawned)
+            await asyncio.sleep(0)  # who waits for the start, and then for output, goes first
+            self._backend.readers.look()
+            self._backend.confiner.cells.hold_command(process)
         finally:
             prepared.close()
 
@@ -237,3 +260,8 @@ class Starter:
         if starting is not None:
             with contextlib.suppress(ExecZMQError):
                 await starting
+
+
+def _close_all(files: Mapping[str, int]) -> None:
+    for fd in files.values():
+        os.close(fd)

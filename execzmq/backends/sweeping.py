@@ -49,9 +49,9 @@ class Sweeper:
         """Return what is left on the disk now."""
         return self._placeholders.paths
 
-    def starting(self) -> int:
-        """Return what keeps everything where it is until it is closed; may wait. See `Placeholders`."""
-        return self._placeholders.starting()
+    def starting(self, *, waits: bool) -> int:
+        """Return what keeps everything where it is until it is closed. See `Placeholders`."""
+        return self._placeholders.starting(waits=waits)
 
     def hold(self, key: str, view: View) -> None:
         """Count a sandbox that is being started as a user of what it leaves. Raises OSError: it is not."""

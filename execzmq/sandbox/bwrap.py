@@ -84,7 +84,7 @@ def arguments(
 
 def encoded(args: Iterable[bytes]) -> bytes:
     """Return arguments as `--args` reads them."""
-    return b"".join(b"%b\0" % arg for arg in args)
+    return b"\0".join((*args, b""))
 
 
 def command(
@@ -210,7 +210,8 @@ def _variables(env: Mapping[bytes, bytes]) -> list[bytes]:
 
 
 def _check(args: Sequence[bytes], words: int) -> None:
-    if bad := next((arg for arg in args if b"\0" in arg), None):
+    if encoded(args).count(b"\0") != len(args):
+        bad = next(arg for arg in args if b"\0" in arg)
         message = f"{os.fsdecode(bad)!r} has a NUL in it, which no path and no variable has"
         raise InvalidRequest(message, reason="path_with_nul", path=os.fsdecode(bad))
     if len(args) + words > MOST_ARGUMENTS:

@@ -60,15 +60,18 @@ class Placeholders:
         """Tell whether there is something that nobody here needs any more, for `sweep`."""
         return bool(self._leaving)
 
-    def starting(self) -> int:
+    def starting(self, *, waits: bool = True) -> int:
         """Return a descriptor that keeps every server from removing anything until it is closed.
 
-        It is to be had from before the look at the disk until all is mounted. May wait for a `sweep`.
+        It is to be had from before the look at the disk until all is mounted.
+
+        Args:
+            waits: for a `sweep`, however long that takes.
 
         Raises:
-            OSError: the lock cannot be had.
+            BlockingIOError: there is one, and it is not waited for. OSError: the lock cannot be had.
         """
-        return _locked(self._lock, fcntl.LOCK_SH)
+        return _locked(self._lock, fcntl.LOCK_SH | (0 if waits else fcntl.LOCK_NB))
 
     def hold(self, key: str, view: View) -> None:
         """Count a sandbox as a user of what its view leaves on the disk; to be called while it is `starting`.

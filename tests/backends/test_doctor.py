@@ -10,7 +10,7 @@ import pytest
 
 from execzmq.backends import doctor
 from execzmq.backends.doctor import Examiner, examine
-from execzmq.keeper import landlock, mounts
+from execzmq.keeper import landlock
 from execzmq.process.journal import Journal
 from execzmq.types.finding import Finding
 from tests.support import deadline
@@ -164,7 +164,7 @@ def test_later_mounts(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch, shared: bool, can: str, says: str
 ) -> None:
     """Where a start falls back to the weaker way it is told; it is no fault of the machine."""
-    monkeypatch.setattr(mounts, "are_shared", lambda: shared)
+    monkeypatch.setattr(doctor, "mounts_are_shared", lambda: shared)
     monkeypatch.setattr(doctor, "_DETACH", f"import sys; sys.exit(not {can})")
     found = find(short_tmp, "later mounts")
     assert found.ok
@@ -175,7 +175,7 @@ def test_later_mounts(
 def test_mounts_of_ones_own_are_tried(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The try is the step of a real start, and changes nothing for who tries."""
     before = os.readlink("/proc/self/ns/mnt")
-    monkeypatch.setattr(mounts, "are_shared", lambda: True)
+    monkeypatch.setattr(doctor, "mounts_are_shared", lambda: True)
     assert "nothing that comes later" in find(short_tmp, "later mounts").text
     assert os.readlink("/proc/self/ns/mnt") == before
 
