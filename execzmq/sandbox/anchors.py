@@ -20,32 +20,33 @@ class Anchor(NamedTuple):
 
 
 class Anchors:
-    """The folders that were at some paths; at one path there may have been several, one after the other."""
+    """The folders that were at some paths; at one path there may have been several, one after the other.
+
+    No file system is asked: one that is dead holds up nobody.
+    """
 
     def __init__(self) -> None:
-        self._fds: dict[bytes, dict[tuple[int, int], int]] = {}
+        self._fds: dict[bytes, list[int]] = {}
 
     def __contains__(self, path: bytes) -> bool:
-        return bool(self._fds.get(path))
+        return path in self._fds
 
     def add(self, path: bytes, fd: int) -> None:
         """Own the descriptor of a folder at a path; one that is known, or is elsewhere by now, is closed."""
-        known = self._fds.setdefault(path, {})
-        status = os.fstat(fd)
-        identity = (status.st_dev, status.st_ino)
-        if identity in known or _place_of(fd) != path:
+        places = [anchor.place for anchor in self.at(path)]
+        if path in places or _place_of(fd) != path:
             os.close(fd)
         else:
-            known[identity] = fd
+            self._fds.setdefault(path, []).append(fd)
 
     def at(self, path: bytes) -> list[Anchor]:
         """Return the folders that were at a path, with the places at which they are now."""
-        return [Anchor(fd, _place_of(fd)) for fd in self._fds.get(path, {}).values()]
+        return [Anchor(fd, _place_of(fd)) for fd in self._fds.get(path, [])]
 
     def let_go(self, but: Collection[bytes] = ()) -> None:
         """Close the descriptors of all folders but those that were at these paths; idempotent."""
         for path in [path for path in self._fds if path not in but]:
-            for fd in self._fds.pop(path).values():
+            for fd in self._fds.pop(path):
                 os.close(fd)
 
 

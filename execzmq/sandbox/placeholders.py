@@ -10,9 +10,7 @@ keys.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
-import json
 import os
 import stat
 import threading
@@ -21,9 +19,8 @@ from collections.abc import Collection, Iterable, Iterator
 from execzmq.sandbox.anchors import Anchors, open_folder
 from execzmq.sandbox.model import View
 from execzmq.sandbox.mounted import mounted_elsewhere
+from execzmq.sandbox.placeholder_journal import Noted, PlaceholderJournal, write_whole
 from execzmq.sandbox.repositories import HERE
-
-_MOST_BYTES = 1 << 20
 
 
 class Placeholders:
@@ -37,7 +34,7 @@ class Placeholders:
     """
 
     def __init__(self, journal: bytes, lock: bytes) -> None:
-        self._journal = journal
+        self._journal = PlaceholderJournal(journal)
         self._lock = lock
         self._held: dict[str, frozenset[bytes]] = {}
         self._leaving: set[bytes] = set()
@@ -94,7 +91,7 @@ class Placeholders:
             self._files.update(files)
         try:
             self._anchor(view, used)
-            self._note(key)
+            self._journal.note(Noted(key, self._held[key], frozenset(files)))
             for path in files:
                 _make_file(path)
         except BaseException:
@@ -187,7 +184,6 @@ class Placeholders:
             if path not in busy:
                 _remove(os.path.basename(path), anchor.fd, is_file=path in self._files)
         self._forget(free - busy)
-        self._shorten()
 
     def _forget(self, removed: set[bytes]) -> None:
         with self._changing:
@@ -195,6 +191,8 @@ class Placeholders:
             self._files -= removed
             known = self._needed() | self._leaving
             self._anchors.let_go(but={os.path.dirname(path) for path in known})
+            held, files = dict(self._held), set(self._files)
+        self._journal.shorten(held, files, is_over=not known)
 
     def _needed(self) -> set[bytes]:
         return {path for paths in self._held.values() for path in paths}
@@ -205,64 +203,12 @@ class Placeholders:
         Args:
             alive: keys of the sandboxes that still run.
         """
-        for key, paths, files in self._noted():
+        for key, paths, files in self._journal.read():
             with self._changing:
-                self._held.setdefault(key, frozenset(paths))
+                self._held.setdefault(key, paths)
                 self._files.update(files)
         for key in [key for key in self._held if key not in alive]:
             self.release(key)
-
-    def _note(self, key: str) -> None:
-        line = self._line(key)
-        fd = os.open(
-            self._journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
-        try:
-            _write_whole(fd, line, self._journal)
-        finally:
-            os.close(fd)
-
-    def _line(self, key: str) -> bytes:
-        paths = self._held[key]
-        noted = {"key": key, "paths": _shown(paths), "files": _shown(paths & self._files)}
-        # A line that was cut off by a full disk ends here.
-        return b"\n" + json.dumps(noted).encode() + b"\n"
-
-    def _shorten(self) -> None:
-        """Take out of the journal what has ended: all at once when nothing is held, else when it is large.
-
-        Nothing depends on it: what it says too much is looked at and found gone.
-        """
-        with contextlib.suppress(OSError):
-            if not self._held and not self._leaving:
-                os.truncate(self._journal, 0)
-            elif os.stat(self._journal).st_size > _MOST_BYTES:
-                self._write_anew()
-
-    def _write_anew(self) -> None:
-        temporary = self._journal + b".new"
-        with open(temporary, "wb") as file:
-            file.writelines(map(self._line, list(self._held)))
-        os.replace(temporary, self._journal)
-
-    def _noted(self) -> Iterator[tuple[str, list[bytes], list[bytes]]]:
-        try:
-            with open(self._journal, "rb") as file:
-                lines = file.read().splitlines()
-        except OSError:
-            return
-        for line in lines:
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-                noted = json.loads(line)
-                yield (
-                    str(noted["key"]),
-                    [*map(os.fsencode, noted["paths"])],
-                    [*map(os.fsencode, noted["files"])],
-                )
-
-
-def _shown(paths: Iterable[bytes]) -> list[str]:
-    return sorted(os.fsdecode(path) for path in paths)
 
 
 def _make_file(path: bytes) -> None:
@@ -270,22 +216,12 @@ def _make_file(path: bytes) -> None:
     with contextlib.suppress(FileExistsError):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
-            _write_whole(fd, HERE, path)
+            write_whole(fd, HERE, path)
         except BaseException:
             os.unlink(path)
             raise
         finally:
             os.close(fd)
-
-
-def _write_whole(fd: int, data: bytes, path: bytes) -> None:
-    """Write all of it. Raises OSError: with the path."""
-    try:
-        written = os.write(fd, data)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from None
-    if written != len(data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
 def _remove(name: bytes, folder: int, *, is_file: bool) -> None:
