@@ -64,6 +64,7 @@ class Sharing:
         self._admission = sockets.admission
         self._store = ShareStore(folder)
         self._stored: Stored | None = None
+        self._said = ""
         self._listening = Listening(sockets, self._bound)
 
     @property
@@ -232,4 +233,8 @@ class Sharing:
         try:
             self._save()
         except InvalidState as error:
-            log.error("%s", error)
+            if str(error) != self._said:
+                log.error("%s", error)
+            self._said = str(error)
+        else:
+            self._said = ""
