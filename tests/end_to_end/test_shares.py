@@ -377,3 +377,30 @@ async def test_without_curve_the_key_decides_and_nothing_is_shared(tmp_path: Pat
         server.signal(signal.SIGTERM)
         assert await asyncio.to_thread(server.wait) == 0
         assert not (server.state / "connection-tcp.json").exists()
+
+
+async def test_its_ports_are_kept_for_those_who_have_a_file(tmp_path: Path) -> None:
+    """Where another has one of them by now, it waits for that; while nobody needs them it takes others."""
+    with serving("t", *HERE) as server:
+        async with server.backend() as owner:
+            info = await shared(owner, tmp_path / "f.json", "owner")
+            server.kill()
+    with socket.create_server(("127.0.0.1", info.stdin_port)) as taken, serving("t", *HERE) as server:
+        async with server.backend() as owner:
+            assert "cannot listen on tcp" in server.log.read_text()
+            with pytest.raises(ConnectionFailed, match="end what has its ports"):
+                await owner.share(ShareTerms("owner"), tmp_path / "g.json")
+            taken.close()
+            async with deadline(10):
+                while True:
+                    if _listens(info):
+                        break
+                    await owner.server_info()
+            async with guest(info) as other:
+                assert (await other.server_info()).role == "owner"
+            await owner.revoke((await owner.shares())[0].share_id)
+            async with deadline(10):
+                while _listens(info):
+                    await owner.server_info()
+            with socket.create_server(("127.0.0.1", info.stdin_port)):
+                assert (await shared(owner, tmp_path / "h.json", "owner")).stdin_port != info.stdin_port
