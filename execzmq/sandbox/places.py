@@ -47,10 +47,9 @@ def resolve_hidden(paths: Iterable[bytes], disk: Disk) -> list[bytes]:
 
 
 def _resolved(path: bytes, disk: Disk) -> bytes:
-    if disk.is_link(path):
-        return disk.real(path)
-    folder, _, name = path.rpartition(b"/")  # most of what is hidden lies in few
-    return disk.real(folder or b"/").rstrip(b"/") + b"/" + name
+    folder, _, name = path.rpartition(b"/")
+    place = disk.real(folder or b"/").rstrip(b"/") + b"/" + name
+    return disk.real(place) if disk.is_link(place) else place
 
 
 def links_in(path: bytes, disk: Disk, resolved: Collection[bytes] = ()) -> list[bytes]:
