@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.prepared import Prepared
+from execzmq.backends.starting import begin_when_prepared
 from execzmq.errors import InvalidRequest
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.paging import Place
@@ -43,9 +44,9 @@ def start(
 
 
 async def _start_confined(
-    context: Context, session: str, params: ExecParams, preparing: Awaitable[Prepared]
+    context: Context, session: str, params: ExecParams, preparing: Coroutine[Any, Any, Prepared]
 ) -> Reply:
-    process, starting, repeated = context.backend.begin(params, session, await preparing)
+    process, starting, repeated = await begin_when_prepared(context.backend, params, session, preparing)
     if starting is not None:
         await starting
     return _started(process, repeated)
