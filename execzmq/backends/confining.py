@@ -94,16 +94,16 @@ class Confiner:
         plan = limits.plan(permissions.limits, self.cells.cgroups.controllers, os.geteuid())
         if permissions.require_limits:
             limits.check(plan, self.cells.cgroups.reason)
-        view, starting = await self._looker.look(permissions, wrapper)
+        looked = await self._looker.look(permissions, wrapper)
         applied = applied_of(
             permissions,
-            view,
+            looked.view,
             kind="bubblewrap",
             limits_enforced=plan.enforced,
             abstract_sockets="host" if reaches_host_sockets(permissions) else "own",
         )
         path = os.fsencode(wrapper.path)
-        return Prepared(permissions, view, path, self._host, applied, starting)
+        return Prepared(permissions, looked, path, self._host, applied)
 
     def occupy(self, key: str, prepared: Prepared) -> None:
         """Make the control group that a sandbox will be in, where it needs one."""

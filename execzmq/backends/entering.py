@@ -116,9 +116,7 @@ async def _executed(
             return NOBODY
         if status.has_ended:
             raise NotExecuted()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await status.news()
+        await status.news(pause)
         pause = min(2 * pause, _SLOWEST)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from execzmq.backends.launching import env_of, launch_of, memory_file
+from execzmq.backends.looking import Looked
 from execzmq.backends.telling import Telling
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.errors import InvalidRequest
@@ -39,11 +40,11 @@ _FOLDER = b"/"
 
 @dataclass(slots=True, eq=False)
 class Prepared:
-    """A command that can be confined. Owns the view, and what `launch_of` leaves here.
+    """A command that can be confined. Owns what was looked at, and what `launch_of` leaves here.
 
     Attributes:
         applied: what is told of the sandbox.
-        starting: descriptor that keeps what others have left on the disk.
+        looked: what it will see; to be checked before the wrapper is told of it.
         cgroup: which the wrapper joins, `None` where there is none.
         sight: what the command sees where.
         launched: the command without the sandbox, from `launch_of` on.
@@ -51,11 +52,10 @@ class Prepared:
     """
 
     permissions: Permissions
-    view: View
+    looked: Looked
     wrapper: bytes
     host: Host
     applied: dict[str, Any]
-    starting: int
     cgroup: Cgroup | None = None
     sight: Sight = field(init=False)
     launched: Launch = field(init=False)
@@ -67,6 +67,11 @@ class Prepared:
         """Note what the command will see, which outlives the view's descriptors."""
         places = tuple((mount.path, mount.access) for mount in self.view.mounts)
         self.sight = Sight(self.permissions.read, places)
+
+    @property
+    def view(self) -> View:
+        """Return what the command will see."""
+        return self.looked.view
 
     def launch_of(
         self, params: ExecParams, spec: ProcessSpec, base_env: Mapping[bytes, bytes], folder: str
@@ -134,12 +139,9 @@ class Prepared:
 
     def close(self) -> None:
         """Close what is still here; idempotent."""
-        self.view.close()
+        self.looked.close()
         if self._telling is not None:
             self._telling.close()
-        if self.starting >= 0:
-            os.close(self.starting)
-            self.starting = -1
         if self._status >= 0:
             os.close(self._status)
             self._status = -1

@@ -10,10 +10,11 @@ import contextlib
 import os
 from collections.abc import Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from execzmq.backends import orphans
 from execzmq.backends.launching import check_params, digest_of, explain_plain, launch_of, spawn_error
+from execzmq.backends.looking import Outdated
 from execzmq.backends.prepared import Prepared
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, ServerLost, to_wire
@@ -29,6 +30,33 @@ from execzmq.types.params import ExecParams, SandboxIntent
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
+
+
+Begun: TypeAlias = tuple[ManagedProcess, Outcome[None] | None, bool]
+"""A process, what tells of the success of its start, and whether that is a repeat."""
+
+
+async def begin_when_prepared(
+    backend: LocalBackend,
+    params: ExecParams,
+    session: str,
+    share: SandboxIntent | None,
+    preparing: Coroutine[Any, Any, Prepared] | None,
+) -> Begun:
+    """Begin a start as soon as it is prepared, and prepare it anew where the disk has changed since.
+
+    Args:
+        share, preparing: what was given to `prepare` of the backend, and what that has returned.
+
+    Raises:
+        As `begin` of a backend, but Outdated.
+    """
+    while True:
+        prepared = None if preparing is None else await preparing
+        try:
+            return backend.begin(params, session, prepared)
+        except Outdated:
+            preparing = backend.prepare(params, share)
 
 
 class Starter:
@@ -67,16 +95,15 @@ class Starter:
         permissions = self._backend.confiner.permissions_for(params, share)
         return None if permissions is None else self._backend.confiner.prepare(permissions)
 
-    def begin(
-        self, params: ExecParams, session: str, prepared: Prepared | None = None
-    ) -> tuple[ManagedProcess, Outcome[None] | None, bool]:
-        """Begin a start; return the process, what tells of its success, and whether it is a repeat.
+    def begin(self, params: ExecParams, session: str, prepared: Prepared | None = None) -> Begun:
+        """Begin a start.
 
         Args:
             prepared: owned by this call.
 
         Raises:
             Conflict, InvalidRequest, LimitExceeded, SpawnFailed: nothing was begun. ServerLost: it is ending.
+            Outdated: nothing was begun, and it must be prepared anew.
         """
         with contextlib.ExitStack() as undoing:
             if prepared is not None:
@@ -123,14 +150,11 @@ class Starter:
         check_params(params)
         self._repeated(params, self._id_of(params), digest_of(params))
         base_env, cwd = self._backend.base_env, self._backend.cwd_of(params)
-        preparing = self._preparing(params, share)
-        if preparing is None:
-            return explain_plain(params, base_env, cwd)
-        prepared = await preparing
-        try:
-            return prepared.explained(params, base_env, cwd)
-        finally:
-            prepared.close()
+        while (preparing := self._preparing(params, share)) is not None:
+            with contextlib.suppress(Outdated), contextlib.closing(await preparing) as prepared:
+                prepared.looked.check()
+                return prepared.explained(params, base_env, cwd)
+        return explain_plain(params, base_env, cwd)
 
     def _begin(
         self,
@@ -182,6 +206,7 @@ class Starter:
         finally:
             _close_all(files)
         undoing.callback(spawned.cancel)
+        prepared.looked.check()
         arguments = prepared.arguments(prepared.launched, prepared.numbers)
         confiner.hold(spec.key, prepared)
         process = self._recorded(spec)

@@ -76,6 +76,7 @@ class Disk:
 
     def __init__(self, placeholders: Collection[bytes] = ()) -> None:
         self.placeholders = placeholders
+        self._missing: set[bytes] = set()
         self.known: Answers = {}
         self.answers: Answers = {}
 
@@ -101,9 +102,16 @@ class Disk:
 
     # What a path is
 
-    @_question
     def kind(self, path: bytes) -> int:
         """Return the file type (`stat.S_IFMT`) of a path itself and not of what it links to; 0 = none."""
+        folder = path[: path.rfind(b"/")]
+        looked_at = folder if folder in self._missing else path  # in what is missing nothing is
+        if not (kind := self._kind(looked_at)):
+            self._missing.add(path)
+        return kind
+
+    @_question
+    def _kind(self, path: bytes) -> int:
         try:
             return stat.S_IFMT(os.lstat(path).st_mode)
         except OSError as error:

@@ -46,6 +46,17 @@ def opened(plan: Plan) -> View:
     return View(mounts, plan.roots, plan.is_shared)
 
 
+def check_opened(view: View) -> None:
+    """Check that what was opened is still there.
+
+    Raises:
+        InvalidRequest: something has been replaced meanwhile.
+    """
+    for mount in view.mounts:
+        if mount.fd >= 0:
+            places.check_at(mount.fd, mount.path)
+
+
 def _with_descriptor(mount: Mount, undoing: contextlib.ExitStack) -> Mount:
     fd = places.open_path(mount.path, is_dir=mount.is_dir)
     undoing.callback(os.close, fd)

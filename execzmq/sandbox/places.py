@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterable
 from itertools import takewhile
 
+from execzmq.errors import InvalidRequest
 from execzmq.sandbox.disk import Disk, check_not_scarce
 from execzmq.sandbox.layers import above, clean, refusal
 
@@ -47,10 +48,9 @@ def resolve_hidden(paths: Iterable[bytes], disk: Disk) -> list[bytes]:
 
 
 def _resolved(path: bytes, disk: Disk) -> bytes:
-    if disk.is_link(path):
-        return disk.real(path)
-    folder, _, name = path.rpartition(b"/")  # most of what is hidden lies in few
-    return disk.real(folder or b"/").rstrip(b"/") + b"/" + name
+    folder, _, name = path.rpartition(b"/")
+    place = disk.real(folder or b"/").rstrip(b"/") + b"/" + name
+    return disk.real(place) if disk.is_link(place) else place
 
 
 def links_in(path: bytes, disk: Disk, resolved: Collection[bytes] = ()) -> list[bytes]:
@@ -80,20 +80,36 @@ def open_path(path: bytes, *, is_dir: bool) -> int:
         InvalidRequest: something else has taken its place since the path was resolved.
         OSError: there is no descriptor.
     """
-    changed = refusal("root_changed", path, "was replaced while the sandbox was prepared: try again")
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_DIRECTORY if is_dir else 0)
     try:
         fd = os.open(path, flags)
     except OSError as error:
         check_not_scarce(error)
-        raise changed from None
+        raise _changed(path) from None
+    try:
+        check_at(fd, path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def check_at(fd: int, path: bytes) -> None:
+    """Check that what a descriptor stands for is at a resolved path now.
+
+    Raises:
+        InvalidRequest: something else is.
+    """
     try:
         # More than device and inode say: no folder above it has become a link either.
-        if os.readlink(b"/proc/self/fd/%d" % fd) != path or not os.path.samestat(
+        is_there = os.readlink(b"/proc/self/fd/%d" % fd) == path and os.path.samestat(
             os.fstat(fd), os.lstat(path)
-        ):
-            raise changed
-    except BaseException as error:
-        os.close(fd)
-        raise changed from (error if isinstance(error, OSError) else None)
-    return fd
+        )
+    except OSError as error:
+        raise _changed(path) from error
+    if not is_there:
+        raise _changed(path)
+
+
+def _changed(path: bytes) -> InvalidRequest:
+    return refusal("root_changed", path, "was replaced while the sandbox was prepared: try again")

@@ -62,15 +62,21 @@ class Plans:
         Raises:
             OSError: the disk cannot be looked at now.
         """
-        for one in self._of.get(wish, ()):
+        known = self._of.get(wish, ())
+        for one in known:
             if disk.still_answers(one.answers):
+                if one is not known[0]:
+                    self._of[wish] = (one, *(other for other in known if other is not one))
                 return one.plan
         return None
 
-    def is_short(self, wish: Wish, disk: Disk) -> bool:
-        """Tell whether `kept` takes a short time, and asks nothing of a file system that may hang."""
+    def expected(self, wish: Wish, disk: Disk) -> Plan | None:
+        """Return the plan that held when `kept` was asked last, for who will ask that again; else `None`.
+
+        Only where that takes a short time, and asks nothing of a file system that may hang.
+        """
         fitting = [one for one in self._of.get(wish, ()) if one.mounts == disk.mounts()]
-        return bool(fitting) and all(one.is_short for one in fitting)
+        return fitting[0].plan if fitting and all(one.is_short for one in fitting) else None
 
     def _keep(self, wish: Wish, one: _Kept) -> None:
         if len(self._of) >= MOST_WISHES and wish not in self._of:

@@ -700,7 +700,7 @@ async def test_a_start_that_meets_the_end_of_its_backend_holds_nothing(root: Pat
         prepared = await preparing
     with pytest.raises(InvalidState):
         backend.begin(params, "s", prepared)
-    assert prepared.starting == -1
+    assert prepared.looked.starting == -1
 
 
 async def test_what_comes_together_with_a_cancellation_is_dropped() -> None:

@@ -1,5 +1,6 @@
 """When a start looks at the disk at once, and when aside: never where something may hang, or take long."""
 
+import contextlib
 import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from execzmq.backends import looking
-from execzmq.backends.looking import Looked, Looker
+from execzmq.backends.looking import Looked, Looker, Outdated
 from execzmq.backends.sweeping import Sweeper
 from execzmq.errors import InvalidRequest, SandboxUnavailable
 from execzmq.sandbox import disk
@@ -56,11 +57,12 @@ async def looker(folder: Path) -> AsyncIterator[tuple[Watched, Path]]:
 
 
 async def look(looker: Looker, root: Path, wrapper: Wrapper = WRAPPER) -> list[tuple[bytes, bool]]:
-    found = await looker.look(permissions(writable=(os.fsencode(root),)), wrapper)
-    try:
-        return [(mount.path, mount.fd >= 0) for mount in found.view.mounts]
-    finally:
-        found.close()
+    """Look as often as a start does, and return what is found."""
+    while True:
+        found = await looker.look(permissions(writable=(os.fsencode(root),)), wrapper)
+        with contextlib.suppress(Outdated), contextlib.closing(found):
+            found.check()
+            return [(mount.path, mount.fd >= 0) for mount in found.view.mounts]
 
 
 async def test_the_same_again_is_looked_at_at_once(short_tmp: Path, mounts: Path) -> None:
@@ -72,7 +74,8 @@ async def test_the_same_again_is_looked_at_at_once(short_tmp: Path, mounts: Path
         assert dict(await look(watched, root))[os.fsencode(root / ".git")]
         assert watched.aside == 2
         (root / ".git").rmdir()
-        assert (await look(watched, root), watched.aside) == (first, 2)
+        for _ in range(2):
+            assert (await look(watched, root), watched.aside) == (first, 3)
 
 
 async def test_what_is_refused_is_refused_again(short_tmp: Path, mounts: Path) -> None:
@@ -132,17 +135,37 @@ async def test_a_sweep_is_waited_for_aside(
         assert (caught.value.reason, watched.aside) == ("slow_folders", 2)
 
 
-async def test_nothing_stays_open_where_a_plan_no_longer_holds(short_tmp: Path, mounts: Path) -> None:
-    """A look at once that finds something else gives up its lock before another is taken."""
+async def test_what_is_replaced_after_it_was_opened(short_tmp: Path, mounts: Path) -> None:
+    """Another folder of the same look is not the one that was opened: nothing of it is mounted."""
     async with looker(short_tmp) as (watched, root):
         await look(watched, root)
+        found = await watched.look(permissions(writable=(os.fsencode(root),)), WRAPPER)
+        root.rename(root.with_name("old"))
+        root.with_name("ws").mkdir()
+        with contextlib.closing(found), pytest.raises(InvalidRequest) as caught:
+            found.check()
+        assert (caught.value.reason, watched.aside) == ("root_changed", 1)
+
+
+async def test_what_was_expected_and_is_not(short_tmp: Path, mounts: Path) -> None:
+    """Whoever prepares a start anew is told what is there; two states in turn are both known."""
+    async with looker(short_tmp) as (watched, root):
+        await look(watched, root)
+        found = await watched.look(permissions(writable=(os.fsencode(root),)), WRAPPER)
         (root / ".git").mkdir()
-        assert watched._at_once(_only(watched)) is None
-        with swept(watched._sweeper()._placeholders._lock):
-            pass
+        with contextlib.closing(found), pytest.raises(Outdated):
+            found.check()
+        await look(watched, root)
+        assert watched.aside == 2
+        watched._plans.get(*_as_without(watched, root))
+        for _ in range(2):
+            await look(watched, root)
+            assert watched.aside == 2
 
 
-def _only(watched: Watched) -> Wish:
+def _as_without(watched: Watched, root: Path) -> tuple[Wish, Disk]:
+    """Return the wish that is known, and a disk on which there is no repository."""
     (wish,) = watched._plans._of
-    assert watched._plans.is_short(wish, Disk())
-    return wish
+    absent = Disk()
+    absent.known[Disk._kind.__wrapped__, os.fsencode(root / ".git")] = 0  # type: ignore[attr-defined]
+    return wish, absent

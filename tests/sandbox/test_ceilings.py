@@ -61,7 +61,7 @@ def test_what_is_named_is_written_and_reached() -> None:
     assert permissions(wish, None).writable == (b"/src/x",)
     got = permissions(wish, SandboxIntent("", (b"/src/y",), "proxy", ("a.example:443",)))
     assert (got.writable, got.network) == ((b"/src/y",), Network("proxy", ("a.example:443",)))
-    with pytest.raises(PermissionRefused, match="b.example"):
+    with pytest.raises(PermissionRefused, match=r"b\.example"):
         permissions(wish, SandboxIntent("", (), "proxy", ("a.example", "b.example")))
     for root in (b"/srcx", b"/", b"/etc", b"/src/../etc"):
         with pytest.raises((PermissionRefused, InvalidRequest)):
