@@ -15,6 +15,7 @@ ALLOWED = {
     "types": "errors",
     "connection": "errors types settings",
     "zmqloop": "errors settings",
+    "holders": "errors",
     "protocol": "errors types settings",
     "keeper": "",
     "process": "errors types settings keeper",
@@ -23,14 +24,16 @@ ALLOWED = {
     "server": "errors types settings connection zmqloop protocol process keeper sandbox backends",
     "client": "errors types settings connection zmqloop protocol",
     "api": "errors types settings connection client",
-    "cli": "errors types settings connection client api",
+    "cluster": "errors types settings connection holders client",
+    "cli": "errors types settings connection holders client api",
     "__init__": "",
     "__main__": "cli",
 }
 """Top-level module → those of ours that it may import when it is loaded; functions may import more."""
 
 NEVER = {
-    "client": "process keeper sandbox backends server cli",
+    "client": "process keeper sandbox backends server cluster cli",
+    "cluster": "process keeper sandbox backends server protocol cli",
     "sandbox": "process keeper backends server client cli api protocol",
     "server": "client cli api",
     "process": "server client cli api backends protocol",
@@ -49,9 +52,10 @@ FOREIGN = {
     "process": "zmq pydantic rich click",
     "sandbox": "zmq rich click psutil",
     "server": "click rich",
-    "client": "pydantic rich click psutil jupyter_client jupyter_core",
-    "api": "pydantic rich click psutil jupyter_client jupyter_core",
-    "cli": "zmq pydantic rich psutil jupyter_client jupyter_core",
+    "client": "pydantic rich click psutil jupyter_client jupyter_core distributed dask",
+    "api": "pydantic rich click psutil jupyter_client jupyter_core distributed dask",
+    "cluster": "zmq pydantic rich click psutil jupyter_client jupyter_core",
+    "cli": "zmq pydantic rich psutil jupyter_client jupyter_core distributed dask",
 }
 """Top-level module → packages of others that it may not import when it is loaded."""
 
@@ -60,6 +64,7 @@ PURE = (
     "settings.py",
     "types/",
     "protocol/",
+    "cluster/tickets.py",
     "process/lifecycle.py",
     "process/environ.py",
     "process/index.py",

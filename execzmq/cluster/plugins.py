@@ -1,0 +1,83 @@
+"""Own what Dask loads: the plugin of the nannies, and the preload of nannies, workers and the scheduler."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import MutableMapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from distributed import Nanny, Scheduler, Worker
+from distributed.diagnostics.plugin import NannyPlugin
+
+from execzmq.cluster.hosting import HostServer, name_of
+from execzmq.cluster.scheduling import Placements
+
+_servers: MutableMapping[Nanny | Worker, HostServer] = WeakKeyDictionary()
+"""The hold of each nanny, and of each worker without one, of this program."""
+
+
+class ExecServer(NannyPlugin):
+    """Runs one exec server per host, which the nannies of that host hold together.
+
+    Register it with `dask_client.register_plugin(ExecServer())`; `execzmq.cluster.connect` does so.
+    """
+
+    name = "execzmq"
+    idempotent = True
+
+    async def setup(self, nanny: Nanny) -> None:
+        """Hold the host's server; start it where none runs."""
+        await _hold(nanny)
+
+    async def teardown(self, nanny: Nanny) -> None:
+        """Hold it no more; the last one waits for its end."""
+        await _let_go(nanny)
+
+
+async def dask_setup(server: Any) -> None:
+    """Do what `--preload execzmq.cluster` asks for, on a scheduler, a worker or a nanny.
+
+    A worker leaves it to its nanny, which lives longer.
+    """
+    if isinstance(server, Scheduler):
+        await server.register_scheduler_plugin(Placements(), idempotent=True)
+    elif isinstance(server, Worker) and server.nanny is not None:
+        plugin = pickle.dumps(ExecServer())
+        async with server.rpc(str(server.nanny)) as nanny:  # its address, whatever the annotation says
+            await nanny.plugin_add(plugin=plugin, name=ExecServer.name)
+    elif isinstance(server, Nanny | Worker):
+        await _hold(server)
+
+
+async def dask_teardown(server: Any) -> None:
+    """Undo it."""
+    if isinstance(server, Nanny | Worker):
+        await _let_go(server)
+
+
+async def _hold(member: Nanny | Worker) -> None:
+    if member in _servers:  # a preload and a plugin, or two clients that register at a time
+        return
+    _servers[member] = server = HostServer(await _name(member), _options(member))
+    try:
+        await server.open()
+    except BaseException:
+        del _servers[member]
+        await server.aclose()
+        raise
+
+
+async def _let_go(member: Nanny | Worker) -> None:
+    server = _servers.pop(member, None)
+    if server is not None:
+        await server.aclose()
+
+
+async def _name(member: Nanny | Worker) -> str:
+    return name_of((await member.scheduler.identity())["id"])
+
+
+def _options(member: Nanny | Worker) -> tuple[str, ...]:
+    """Return where the server is to listen once somebody on another host wants it."""
+    return ()
