@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         SandboxUnavailable,
         ServerError,
         ServerLost,
+        ShareNotFound,
         SpawnFailed,
         StatusUnknown,
         StdinClosed,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         ServerInfo,
         TerminateReport,
     )
+    from execzmq.types.sharing import ShareInfo
 
 __all__ = [
     "DEVNULL",
@@ -122,6 +124,8 @@ __all__ = [
     "ServerError",
     "ServerInfo",
     "ServerLost",
+    "ShareInfo",
+    "ShareNotFound",
     "SpawnFailed",
     "Started",
     "StatusUnknown",
@@ -160,6 +164,7 @@ _ELSEWHERE = {
         "ServerInfo",
         "TerminateReport",
     ),
+    "execzmq.types.sharing": ("ShareInfo",),
 }
 _MODULE_OF = {name: module for module, names in _ELSEWHERE.items() for name in names}
 

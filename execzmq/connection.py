@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -61,16 +62,26 @@ class ConnectionInfo:
     epoch: str = ""
     pid: int = 0
 
+    @property
+    def is_plain(self) -> bool:
+        """Tell whether the key alone protects the messages on their way over a network."""
+        return self.transport == "tcp" and not self.curve_serverkey
+
     def endpoint(self, channel: Channel) -> str:
         """Return the ZeroMQ address of one of the five sockets."""
         port = getattr(self, f"{channel}_port")
-        return (
-            f"ipc://{self.ip}-{port}" if self.transport == "ipc" else f"{self.transport}://{self.ip}:{port}"
-        )
+        if self.transport == "ipc":
+            return f"ipc://{self.ip}-{port}"
+        return f"{self.transport}://{f'[{self.ip}]' if ':' in self.ip else self.ip}:{port}"
 
     def socket_path(self, channel: Channel) -> str | None:
         """Return the path of one of the sockets, or `None` where the transport has no paths."""
         return self.endpoint(channel).removeprefix("ipc://") if self.transport == "ipc" else None
+
+
+def share_id_of(publickey: str) -> str:
+    """Name the share whose holder has this public key; there is no `-` in it."""
+    return hashlib.sha256(publickey.encode()).hexdigest()[:12]
 
 
 def write_connection_file(path: str | Path, info: ConnectionInfo) -> None:
@@ -85,27 +96,49 @@ def write_connection_file(path: str | Path, info: ConnectionInfo) -> None:
     """
     path = Path(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     content = {name: value for name, value in asdict(info).items() if value not in ("", 0) or name == "key"}
     data = json.dumps(content, indent=2).encode() + b"\n"
     try:
-        _write_new(path, temporary, data)
+        write_private(path, data)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not _write_over(path, data):
             raise
 
 
-def _write_new(path: Path, temporary: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Write a whole file that only its owner may read; what is there stays until it is replaced.
+
+    Args:
+        durable: return when it would survive a loss of power.
+
+    Raises:
+        ConnectionFailed: the file system does not keep other users from reading it.
+        OSError: it could not be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
             _refuse_readable(path, os.fstat(fd))
             file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(fd)
         os.rename(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _write_over(path: Path, data: bytes) -> bool:
@@ -322,7 +355,8 @@ def _close_to_others(folder: Path) -> None:
 
 def _refuse_readable(path: Path, status: os.stat_result) -> None:
     if status.st_mode & 0o077:
-        raise ConnectionFailed(f"the file system of {path} cannot hide a file from others: choose another")
+        remedy = "choose a folder of another one, such as your home"
+        raise ConnectionFailed(f"the file system of {path} cannot hide a file from others: {remedy}")
 
 
 def _check_ownership(path: str | Path, status: os.stat_result) -> None:
@@ -331,7 +365,8 @@ def _check_ownership(path: str | Path, status: os.stat_result) -> None:
     if status.st_uid != os.getuid():
         raise ConnectionFailed(f"connection file {path} belongs to user {status.st_uid}, not to this one")
     if status.st_mode & 0o077:
-        raise ConnectionFailed(f"connection file {path} is open to other users: chmod 600 it if it is yours")
+        remedy = "chmod 600 it if it is yours, or copy it to where that has an effect"
+        raise ConnectionFailed(f"connection file {path} is open to other users: {remedy}")
 
 
 def _parse(path: str | Path, content: bytes) -> ConnectionInfo:
@@ -366,6 +401,22 @@ def _problems(loaded: dict[str, Any]) -> Iterator[str]:
         yield "signature_scheme is not hmac-sha256"
     if loaded.get("kernel_name", "execzmq") != "execzmq":
         yield "it is the file of another kind of kernel"
+    yield from _key_problems(loaded)
+
+
+def _key_problems(loaded: dict[str, Any]) -> Iterator[str]:
+    keys = [loaded.get(name, "") for name in _CURVE]
+    if any(keys):
+        if loaded.get("transport") != "tcp":
+            yield "CURVE keys are for tcp alone"
+        elif not all(isinstance(key, str) and _Z85.fullmatch(key) for key in keys):
+            yield "the three CURVE keys belong together, and each has 40 characters"
+    elif loaded.get("transport") == "tcp" and not loaded.get("key"):
+        yield "nothing in it says who may speak: it has neither CURVE keys nor a key"
+
+
+_CURVE = ("curve_serverkey", "curve_publickey", "curve_secretkey")
+_Z85 = re.compile(r"[0-9A-Za-z.:+=^!/*?&<>()\[\]{}@%$#-]{40}")
 
 
 _REQUIRED = {"transport", "ip", "shell_port", "control_port", "iopub_port", "stdin_port", "hb_port", "key"}

@@ -13,7 +13,7 @@ Grouped by what the caller can do::
     │   └─ VersionMismatch           upgrade one side
     ├─ RequestRejected               the server answered "no"
     │   ├─ InvalidRequest            change the arguments
-    │   ├─ NotFound                  ProcessNotFound, EnvironmentNotFound
+    │   ├─ NotFound                  ProcessNotFound, EnvironmentNotFound, ShareNotFound
     │   ├─ InvalidState              ProcessNotRunning, StdinClosed, NotATerminal
     │   ├─ Conflict, WrongEpoch, InstanceChanged
     │   ├─ LimitExceeded             ask for less
@@ -122,6 +122,10 @@ class ProcessNotFound(NotFound):
 
 class EnvironmentNotFound(NotFound):
     """No environment and no server has that name."""
+
+
+class ShareNotFound(NotFound):
+    """No share has that id: it was revoked, has ended, or never was."""
 
 
 class InvalidState(RequestRejected):

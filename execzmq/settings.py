@@ -56,6 +56,10 @@ REPLIES_PER_SESSION = 256
 REPLIES_TOTAL = 4096
 SESSIONS = 65536
 """Most client sessions that a server remembers at a time."""
+SHARE_SESSIONS = 256
+"""Most client sessions of one share that is not an owner's."""
+SHARE_PENDING = 1024
+"""Most requests of one such share that wait for their answer."""
 SESSION_KEPT = 60.0
 """Seconds for which a session is remembered after its lease has run out."""
 PAGES_PER_CLIENT = 16 * MIB
@@ -110,6 +114,9 @@ class Settings:
         idle_timeout: seconds without work after which the server ends by itself; `None` = never.
         shutdown_grace: seconds between TERM and KILL when the server ends.
         profile: permission profile of a start that names none, and the most that any start gets.
+        transport: `tcp` listens on the network from the start; `ipc` does so at the first share.
+        ip: address to listen at on the network; empty = that by which others most likely reach this host.
+        insecure: listen there without CURVE; there can be no shares then.
     """
 
     log_budget: int = 64 * MIB
@@ -117,3 +124,6 @@ class Settings:
     idle_timeout: float | None = None
     shutdown_grace: float = 5.0
     profile: str = "full-access"
+    transport: str = "ipc"
+    ip: str = ""
+    insecure: bool = False

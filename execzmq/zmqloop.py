@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import zmq
 from zmq.backend import Socket as _RawSocket
 
 Frames: TypeAlias = list[zmq.Frame]
+T = TypeVar("T")
 
 _LAST = int(zmq.DONTWAIT)
 _MORE = int(zmq.DONTWAIT | zmq.SNDMORE)  # as enums they cost more than the sending
@@ -90,6 +91,13 @@ class ZmqPort:
                 self.socket.disable_monitor()
         self.socket.bind(endpoint)
         self._look_again()
+
+    def bind(self, do: Callable[[zmq.Socket[bytes]], T]) -> T:
+        """Bind or unbind the socket by `do`, and look again: each of the two takes the edge."""
+        try:
+            return do(self.socket)
+        finally:
+            self._look_again()
 
     def close(self, linger: float = 0.0) -> None:
         """Stop listening and close the socket; unsent messages have `linger` seconds. Idempotent."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from execzmq.errors import ProcessNotFound
@@ -16,6 +17,7 @@ from execzmq.types.results import (
     ServerInfo,
     TerminateReport,
 )
+from execzmq.types.sharing import ShareInfo, ShareTerms
 
 Step: TypeAlias = Event | BaseException | asyncio.Event
 """An event to yield, an error to raise, something to wait for."""
@@ -141,6 +143,7 @@ class FakeBackend:
         self.explained: list[ExecParams] = []
         self.processes: dict[str, FakeProcess] = {}
         self.calls: list[str] = []
+        self.shared: list[tuple[ShareTerms, Path]] = []
         self._on_start = on_start
 
     def new_process_id(self) -> str:
@@ -172,6 +175,16 @@ class FakeBackend:
 
     async def server_info(self) -> ServerInfo:
         return ServerInfo(1, "e", "0", "fake", "here", "owner", 0.0)
+
+    async def share(self, terms: ShareTerms, output: Path) -> ShareInfo:
+        self.shared.append((terms, output))
+        return ShareInfo("5hare", terms.role, terms.processes, 0.0, terms.expires)
+
+    async def shares(self) -> list[ShareInfo]:
+        return [ShareInfo("5hare", "observer", ("p",), 0.0, 1.0)]
+
+    async def revoke(self, share_id: str) -> None:
+        self.calls.append(f"revoke {share_id}")
 
     async def shutdown(self) -> None:
         self.calls.append("shutdown")

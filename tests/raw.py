@@ -8,7 +8,7 @@ import zmq
 
 from execzmq.connection import Channel, ConnectionInfo
 from execzmq.protocol.methods import METHODS
-from execzmq.protocol.wire import Codec, Frame, Message
+from execzmq.protocol.wire import Codec, Frame, Message, split
 from tests.support import TIMESCALE
 
 SECONDS = 10.0
@@ -41,7 +41,8 @@ class RawClient:
         socket = self._socket(channel)
         if not socket.poll(int(seconds * TIMESCALE * 1000)):
             raise TimeoutError("no answer")
-        return self.codec.decode(socket.recv_multipart())
+        _, frames = split(socket.recv_multipart())
+        return self.codec.decode(frames)
 
     def ask(self, method: str, content: dict[str, Any] | None = None, **more: Any) -> Message:
         """Send a request and return its reply."""
@@ -59,8 +60,17 @@ class RawClient:
             if self._identity:
                 socket.setsockopt(zmq.ROUTING_ID, self._identity)
             socket.setsockopt(zmq.RCVHWM, self._most_received)
+            secure(socket, self.info)
             socket.connect(self.info.endpoint(channel))
         return self._sockets[channel]
+
+
+def secure(socket: "zmq.Socket[bytes]", info: ConnectionInfo) -> None:
+    """Speak CURVE with the keys of a file, if it has some."""
+    if info.curve_serverkey:
+        socket.curve_serverkey = info.curve_serverkey.encode()
+        socket.curve_publickey = info.curve_publickey.encode()
+        socket.curve_secretkey = info.curve_secretkey.encode()
 
 
 @contextlib.contextmanager

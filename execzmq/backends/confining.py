@@ -41,7 +41,7 @@ from execzmq.sandbox.model import Permissions, View
 from execzmq.sandbox.paths import view_of
 from execzmq.sandbox.wrapper import Wrapper, require_outside
 from execzmq.types.finding import Finding
-from execzmq.types.params import ExecParams
+from execzmq.types.params import ExecParams, SandboxIntent
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
@@ -68,13 +68,16 @@ class Confiner:
         """Look whether sandboxes can be enforced here, and which limits; takes some seconds at most."""
         return [*self.probe.look().findings, limits.finding(self.cells.cgroups), internet.finding()]
 
-    def permissions_for(self, params: ExecParams) -> Permissions | None:
+    def permissions_for(self, params: ExecParams, share: SandboxIntent | None) -> Permissions | None:
         """Return what a command may do, `None` where it is not confined.
+
+        Args:
+            share: the most that whoever asks may have; `None` = as much as the server gives.
 
         Raises:
             InvalidRequest, PermissionRefused: it cannot be confined so.
         """
-        permissions = self._backend.offer.permissions(params, self._backend.cwd_of(params))
+        permissions = self._backend.offer.permissions(params, self._backend.cwd_of(params), share)
         if permissions is not None:
             check_confinable(params)
         return permissions

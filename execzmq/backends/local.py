@@ -28,6 +28,7 @@ from execzmq.backends.recording import Recording
 from execzmq.backends.records import end_record, forget_record
 from execzmq.backends.restore import restore
 from execzmq.backends.starting import Starter
+from execzmq.backends.unshared import Unshared
 from execzmq.errors import InvalidState
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.outcome import Outcome
@@ -44,13 +45,13 @@ from execzmq.process.spec import ProcessSpec
 from execzmq.process.table import ProcessTable
 from execzmq.sandbox.offer import Offer
 from execzmq.settings import VERSION, Settings
-from execzmq.types.params import ExecParams
+from execzmq.types.params import ExecParams, SandboxIntent
 from execzmq.types.results import ProcessInfo, ProfileInfo, ServerInfo
 
 _JOURNAL_SLACK = 20_000
 
 
-class LocalBackend:
+class LocalBackend(Unshared):
     """Runs commands here. Made by `open` or `open_private`."""
 
     is_local = True
@@ -145,10 +146,10 @@ class LocalBackend:
             await starting
         return LocalProcess(self, process, session, is_repeat=repeated)
 
-    async def explain(self, params: ExecParams) -> dict[str, Any]:
+    async def explain(self, params: ExecParams, share: SandboxIntent | None = None) -> dict[str, Any]:
         """Tell what a start would become; see ExecBackend."""
         self._require_open()
-        return await self._starter.explain(params)
+        return await self._starter.explain(params, share)
 
     async def profiles(self) -> list[ProfileInfo]:
         """Describe the permission profiles; see ExecBackend."""
@@ -214,14 +215,16 @@ class LocalBackend:
 
     # How a process begins
 
-    def prepare(self, params: ExecParams) -> Coroutine[Any, Any, Prepared] | None:
+    def prepare(
+        self, params: ExecParams, share: SandboxIntent | None = None
+    ) -> Coroutine[Any, Any, Prepared] | None:
         """Return what must be awaited before `begin` for a command that is to be confined, else `None`.
 
         Raises:
             InvalidRequest, LimitExceeded: the command cannot be confined so. InvalidState: it is closed.
         """
         self._require_open()
-        return self._starter.prepare(params)
+        return self._starter.prepare(params, share)
 
     def begin(
         self, params: ExecParams, session: str, prepared: Prepared | None = None

@@ -144,7 +144,10 @@ class Prepared:
         """Return the request with the server's own variables, as far as its profile lets them go."""
         if params.env is not None:
             return params
-        return dataclasses.replace(params, env=build_env(base_env, self.permissions.base_env_policy, None))
+        env = dict(base_env)
+        for policy in self.permissions.base_env_policies:
+            env = build_env(env, policy, None)
+        return dataclasses.replace(params, env=env)
 
     @property
     def numbers(self) -> range:

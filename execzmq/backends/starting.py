@@ -24,7 +24,7 @@ from execzmq.process.lifecycle import Life
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.spec import ProcessSpec, spec_of
-from execzmq.types.params import ExecParams
+from execzmq.types.params import ExecParams, SandboxIntent
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
@@ -45,18 +45,25 @@ class Starter:
         self._starting: dict[str, Outcome[None]] = {}
         self._early_ends: dict[str, End] = {}
 
-    def prepare(self, params: ExecParams) -> Coroutine[Any, Any, Prepared] | None:
+    def prepare(
+        self, params: ExecParams, share: SandboxIntent | None
+    ) -> Coroutine[Any, Any, Prepared] | None:
         """Return what must be awaited before `begin` for a command that is to be confined, else `None`.
 
         Nothing for one that has begun: it goes on, whatever has become of its roots.
 
+        Args:
+            share: as `Offer.permissions` has it.
+
         Raises:
             InvalidRequest, LimitExceeded: the command cannot be confined so.
         """
-        return None if self._is_repeat(params) else self._preparing(params)
+        return None if self._is_repeat(params) else self._preparing(params, share)
 
-    def _preparing(self, params: ExecParams) -> Coroutine[Any, Any, Prepared] | None:
-        permissions = self._backend.confiner.permissions_for(params)
+    def _preparing(
+        self, params: ExecParams, share: SandboxIntent | None
+    ) -> Coroutine[Any, Any, Prepared] | None:
+        permissions = self._backend.confiner.permissions_for(params, share)
         return None if permissions is None else self._backend.confiner.prepare(params, permissions)
 
     def begin(
@@ -106,7 +113,7 @@ class Starter:
             and existing.spec.digest == digest_of(params)
         )
 
-    async def explain(self, params: ExecParams) -> dict[str, Any]:
+    async def explain(self, params: ExecParams, share: SandboxIntent | None) -> dict[str, Any]:
         """Return what a start would become, after all of its checks.
 
         Raises:
@@ -115,7 +122,7 @@ class Starter:
         check_params(params)
         self._repeated(params, self._id_of(params), digest_of(params))
         base_env, cwd = self._backend.base_env, self._backend.cwd_of(params)
-        preparing = self._preparing(params)
+        preparing = self._preparing(params, share)
         if preparing is None:
             return explain_plain(params, base_env, cwd)
         prepared = await preparing

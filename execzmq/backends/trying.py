@@ -62,7 +62,7 @@ def attempt(hidden: Sequence[bytes], host: Host, home: bytes) -> Iterator[Attemp
         profiles = builtin_profiles(home)
         found = permissions_for(
             SandboxIntent(_PROFILE, (root,)),
-            ceiling=profiles[_PROFILE],
+            ceilings=(profiles[_PROFILE],),
             profiles=profiles,
             place=Place(root, home),
         )

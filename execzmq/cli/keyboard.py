@@ -5,7 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from execzmq.errors import Conflict, ExecZMQError, NotATerminal, ProcessNotRunning, StdinClosed
+from execzmq.errors import (
+    Conflict,
+    ExecZMQError,
+    NotATerminal,
+    PermissionRefused,
+    ProcessNotRunning,
+    StdinClosed,
+)
 from execzmq.types.backend import ExecProcess
 from execzmq.types.params import TtySize
 
@@ -71,6 +78,10 @@ class Keyboard:
         except Conflict:
             back = f"`execzmq attach --take-over {self._process.process_id}` takes it"
             self._lose(f"watching only: another client has the keyboard; {back}")
+            return False
+        except PermissionRefused:
+            self._watch, self._has_asked = True, False
+            self._tell("watching only: this connection file is for no more; Ctrl-C leaves")
             return False
         except ProcessNotRunning:
             return False

@@ -119,6 +119,13 @@ def start_options(command: F) -> F:
     return command
 
 
+def sandbox_options(command: F) -> F:
+    """Add what says how commands are confined."""
+    for decorate in reversed(_SANDBOX_OPTIONS):
+        command = decorate(command)
+    return command
+
+
 def _variables(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
     """Read `NAME=VALUE`; `NAME` alone takes over the caller's, if it has one."""
     found = {}
@@ -149,24 +156,7 @@ def _limits(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
     return Limits(**found) if found else None
 
 
-_START_OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    on_option,
-    click.option("--name", metavar="N", help="A readable name, unique among the living."),
-    click.option("--id", "process_id", metavar="ID", help="An id of your choice.  [default: one is made]"),
-    click.option("--cwd", metavar="DIR", help="Working directory of the command."),
-    click.option(
-        "-e",
-        "--env",
-        metavar="NAME=VALUE",
-        multiple=True,
-        callback=_variables,
-        help="Set a variable; NAME alone passes yours on.",
-    ),
-    click.option(
-        "--env-policy",
-        type=click.Choice(["all", "core", "none"]),
-        help="Variables to begin with: all, the few that programs need, or none.",
-    ),
+_SANDBOX_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--sandbox",
         metavar="PROFILE",
@@ -193,6 +183,26 @@ _START_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         multiple=True,
         help="Host that it may reach through the proxy; *.NAME for those below.",
     ),
+)
+_START_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    on_option,
+    click.option("--name", metavar="N", help="A readable name, unique among the living."),
+    click.option("--id", "process_id", metavar="ID", help="An id of your choice.  [default: one is made]"),
+    click.option("--cwd", metavar="DIR", help="Working directory of the command."),
+    click.option(
+        "-e",
+        "--env",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_variables,
+        help="Set a variable; NAME alone passes yours on.",
+    ),
+    click.option(
+        "--env-policy",
+        type=click.Choice(["all", "core", "none"]),
+        help="Variables to begin with: all, the few that programs need, or none.",
+    ),
+    *_SANDBOX_OPTIONS,
     click.option(
         "--limit",
         "limits",

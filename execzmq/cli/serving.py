@@ -22,6 +22,10 @@ from execzmq.errors import Conflict
 
 LOG_LIMIT = settings.MIB
 """Bytes of the log file of a server that runs in the background."""
+_INSECURE = (
+    "insecure: whoever reaches its port can read all output, and whoever has {} is you;"
+    " nothing on the way is encrypted"
+)
 END_LIMIT = 120.0
 """Seconds for the whole end of a server: more than all its steps together may take."""
 
@@ -60,6 +64,24 @@ END_LIMIT = 120.0
     help="Permission profile of commands that name none, and the most that any gets.",
 )
 @click.option(
+    "--transport",
+    type=click.Choice(["ipc", "tcp"]),
+    default=settings.Settings().transport,
+    show_default=True,
+    help="tcp: listen on the network from the start, and not only from the first share on.",
+)
+@click.option(
+    "--ip",
+    metavar="A",
+    default="",
+    help="Address of this host to listen at.  [default: that by which others reach it]",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen without CURVE: whoever reaches the port can read all output. There can be no shares.",
+)
+@click.option(
     "--replace",
     is_flag=True,
     help="Take over from the server of that name, if one runs, and end it; commands run on."
@@ -79,6 +101,8 @@ def serve_command(name: str, replace: bool, detach: bool, while_held: Path | Non
 
     Its log goes to stderr. Clients find it by its name: `execzmq run --on NAME -- COMMAND`.
     """
+    if options["insecure"] and options["transport"] != "tcp":
+        raise click.UsageError("--insecure is about tcp: add --transport tcp, or leave it out")
     lent = [fd for fd in (options.pop("ready_fd"), options.pop("lock_fd")) if fd is not None]
     chosen = settings.Settings(**options)
     if detach:
@@ -95,7 +119,9 @@ async def _detach(name: str, chosen: settings.Settings, *, replace: bool) -> int
     if running is not None:
         raise Conflict(f"a server named {name!r} runs already (pid {running.pid}); --replace takes over")
     words = ["--log-budget", str(chosen.log_budget), "--disk-budget", str(chosen.disk_budget)]
-    words += ["--profile", chosen.profile]
+    words += ["--profile", chosen.profile, "--transport", chosen.transport]
+    words += ["--ip", chosen.ip] if chosen.ip else []
+    words += ["--insecure"] if chosen.insecure else []
     if chosen.idle_timeout is not None:
         words += ["--idle-timeout", str(chosen.idle_timeout)]
     launch.start_in_background(name, [*words, "--replace"] if replace else words)
@@ -111,7 +137,7 @@ async def _serve(
         lent: descriptors of whoever starts it in the background; closed when it is ready, the first is told.
         while_held: the pipe of those who want it; `None` = it stays.
     """
-    from execzmq.connection import ConnectionInfo, check_name
+    from execzmq.connection import ConnectionInfo, check_name, state_folder
     from execzmq.server.app import serve
 
     check_name(name)
@@ -127,6 +153,8 @@ async def _serve(
         holders.begin()
         if not lent:
             say.line(f"server {name} is ready; clients: execzmq run --on {name} -- COMMAND")
+            if chosen.insecure:
+                say.line(_INSECURE.format(state_folder(name) / "connection-tcp.json"))
         _tell(lent, "ready")
 
     with contextlib.ExitStack() as starting, _failure_told(lent), holders.removing(name):

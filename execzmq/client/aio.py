@@ -7,17 +7,26 @@ method but `run` cancels the waiting, never the command.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal as signals
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Unpack
 
 from execzmq import settings
 from execzmq.client import run as runs
-from execzmq.client.arguments import Caller, Command, StartOptions, start_params, this_process
+from execzmq.client.arguments import (
+    Caller,
+    Command,
+    StartOptions,
+    start_params,
+    this_process,
+)
 from execzmq.client.lines import LineSplitter
 from execzmq.client.plan import RunOptions, run_plan
 from execzmq.client.signatures import options_from
+from execzmq.client.terms import ShareOptions, share_terms
 from execzmq.errors import ClientClosed, StdinClosed, WaitTimeout
 from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.events import Event, Gap, Output
@@ -29,6 +38,7 @@ from execzmq.types.results import (
     ServerInfo,
     TerminateReport,
 )
+from execzmq.types.sharing import ShareInfo
 
 _ANSWER = 1.0
 """Seconds for the answer of a server that was asked to wait for less than a long poll."""
@@ -328,6 +338,39 @@ class AsyncClient:
     async def info(self) -> ServerInfo:
         """Describe the server, or what stands for one."""
         return await self.backend.server_info()
+
+    @options_from(ShareOptions)
+    async def share(self, output: str | os.PathLike[str], **options: Unpack[ShareOptions]) -> ShareInfo:
+        """Let somebody in over the network: write a connection file to hand out, and return what it allows.
+
+        The keywords are those of `ShareOptions`. With the first share of a server it begins to listen on tcp.
+        Cancelled, it leaves a share at most whose file nobody has.
+
+        Raises:
+            TypeError, InvalidRequest: the keywords. ProcessNotFound: one of the processes is not there.
+            Conflict: there is a file of that name. ConnectionFailed: it cannot be written, or the server
+                cannot listen.
+            InvalidState: this client has no server, or that listens without CURVE. PermissionRefused: only
+                an owner shares.
+        """
+        return await self.backend.share(share_terms(options, self.caller()), Path(output))
+
+    async def shares(self) -> list[ShareInfo]:
+        """Describe the shares in force, the oldest first."""
+        return await self.backend.shares()
+
+    async def revoke(self, share: str | os.PathLike[str]) -> None:
+        """Take a share back: its holder is refused from now on, and cut off within a second.
+
+        Args:
+            share: its id, or its connection file: a path, or the name of a file that is here.
+
+        Raises:
+            ShareNotFound: there is none of that id. ConnectionFailed: the file cannot be used.
+        """
+        from execzmq.client.sharing import id_of
+
+        await self.backend.revoke(id_of(share))
 
     async def shutdown(self) -> None:
         """End every process (TERM, grace, KILL) and then the server itself."""

@@ -203,8 +203,8 @@ def start_params(
         merge_stderr=merge == STDOUT,
         timeout=seconds(options["timeout"], "timeout", LEAST_TIMEOUT),
         timeout_grace=seconds(options["timeout_grace"], "timeout_grace") or 0.0,
-        lifetime=_one_of(options["lifetime"], "lifetime", ("server", "client")),
-        backpressure=_one_of(options["backpressure"], "backpressure", ("spill", "pause")),
+        lifetime=one_of(options["lifetime"], "lifetime", ("server", "client")),
+        backpressure=one_of(options["backpressure"], "backpressure", ("spill", "pause")),
         drain_limit=seconds(options["drain_limit"], "drain_limit"),
         **common_fields(options, caller),
     )
@@ -224,9 +224,9 @@ def common_fields(options: Mapping[str, Any], caller: Caller | None) -> dict[str
         "cwd": _cwd(options["cwd"], caller),
         "env": _env(options["env"], caller),
         "env_policy": _policy(options["env_policy"]) or _given_policy(options["env"]),
-        "process_id": _identifier(options["process_id"], "process_id"),
-        "name": _identifier(options["name"], "name"),
-        "sandbox": _sandbox(options, caller),
+        "process_id": identifier(options["process_id"], "process_id"),
+        "name": identifier(options["name"], "name"),
+        "sandbox": sandbox_intent(options, caller),
         "limits": _instance(options["limits"], "limits", Limits),
         "log_budget": options["log_budget"],
         "umask": None if umask == -1 else umask,
@@ -307,13 +307,13 @@ def _instance(value: Any, name: str, wanted: type) -> Any:
     raise TypeError(f"{name} must be an execzmq.{wanted.__name__}, not {type(value).__name__}")
 
 
-def _one_of(value: Any, name: str, allowed: tuple[str, ...]) -> Any:
+def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> Any:
     if value not in allowed:
         raise InvalidRequest(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
     return value
 
 
-def _identifier(value: str | None, name: str) -> str | None:
+def identifier(value: str | None, name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
@@ -361,7 +361,7 @@ def _given_policy(env: Env | None) -> EnvPolicy | None:
     return EnvPolicy(inherit="all") if env else None
 
 
-def _sandbox(options: Mapping[str, Any], caller: Caller | None) -> SandboxIntent | None:
+def sandbox_intent(options: Mapping[str, Any], caller: Caller | None) -> SandboxIntent | None:
     profile, roots, hosts = options["sandbox"], options["workspace_roots"], options["allowed_hosts"]
     if isinstance(roots, str | bytes | os.PathLike):
         raise TypeError("workspace_roots must be a list of paths, not one path")
@@ -371,12 +371,12 @@ def _sandbox(options: Mapping[str, Any], caller: Caller | None) -> SandboxIntent
     named = None if hosts is None else tuple(map(_host, hosts))
     network = options["network"]
     if network is not None:
-        _one_of(network, "network", get_args(NetworkMode))
+        one_of(network, "network", get_args(NetworkMode))
     if profile is None:
         if encoded or network is not None or named is not None:
             return SandboxIntent("", encoded, network, named)
         return None
-    return SandboxIntent(_identifier(profile, "sandbox") or "", encoded, network, named)
+    return SandboxIntent(identifier(profile, "sandbox") or "", encoded, network, named)
 
 
 def _root(root: Word, caller: Caller | None) -> bytes:

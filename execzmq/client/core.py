@@ -18,9 +18,9 @@ from execzmq.client.cursors import ToldCursors
 from execzmq.client.launch import listens
 from execzmq.client.links import Links, LinkState
 from execzmq.client.requester import Answer, Content, OnDone, PendingCall, Requester
-from execzmq.client.silence import UNASKED, lost, lost_with, nobody, stopped, stuck, unanswered
+from execzmq.client.silence import REFUSED, UNASKED, lost, lost_with, nobody, stopped, stuck, unanswered
 from execzmq.client.topics import Topics
-from execzmq.connection import Channel, ConnectionInfo
+from execzmq.connection import Channel, ConnectionInfo, share_id_of
 from execzmq.errors import (
     AuthenticationFailed,
     ClientClosed,
@@ -57,7 +57,7 @@ class Connection:
         self.info = info
         self.session = secrets.token_hex(8)
         self.opens_files = False
-        self.prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
+        self.prefix = _prefix_of(info)
         self._processes = 0
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ class Connection:
         self._refused: ExecZMQError | None = None
         self._settling: asyncio.Task[None] | None = None
         self.cursors = ToldCursors(self.renew)
-        codec = Codec(info.key.encode(), self.session)
+        codec = Codec(info.key.encode(), self.session, digests=info.is_plain)
         self._requester = Requester(codec, lambda channel, frames: self._links.send(channel, frames))
         self._links = Links(
             info,
@@ -259,7 +259,7 @@ class Connection:
         elif state == "down":
             self._on_down()
         else:
-            self._refuse(AuthenticationFailed("the server refuses this client: is the file out of date?"))
+            self._refuse(AuthenticationFailed(REFUSED))
 
     def _refuse(self, error: ExecZMQError) -> None:
         self._refused = error
@@ -340,6 +340,12 @@ class Connection:
             self._requester.on_new_epoch(epoch)
             self.topics.resume_all()
         self._requester.epoch = epoch
+
+
+def _prefix_of(info: ConnectionInfo) -> str:
+    """Return what no other client's process ids begin with; an operator's have its share's id before it."""
+    own = "".join(secrets.choice(_ALPHABET) for _ in range(8))
+    return f"{share_id_of(info.curve_publickey)}-{own}" if info.role == "operator" else own
 
 
 def _setter(future: asyncio.Future[Message]) -> OnDone:

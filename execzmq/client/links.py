@@ -166,6 +166,9 @@ class Links:
         return port
 
     def _secure(self, socket: zmq.Socket[bytes]) -> None:
+        if self._info.transport == "tcp":
+            socket.setsockopt(zmq.IPV6, int(":" in self._info.ip))
+            socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         if self._info.curve_serverkey:
             socket.setsockopt(zmq.CURVE_SERVERKEY, self._info.curve_serverkey.encode())
             socket.setsockopt(zmq.CURVE_PUBLICKEY, self._info.curve_publickey.encode())

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
+from execzmq.client import sharing
 from execzmq.client.core import Connection
 from execzmq.client.follow import Early, Follower
 from execzmq.client.launch import listens
@@ -24,6 +26,7 @@ from execzmq.protocol.values import (
     profile_from_wire,
     report_from_wire,
     server_info_from_wire,
+    share_from_wire,
 )
 from execzmq.protocol.wire import Frame, Message
 from execzmq.settings import LONG_POLL, PROTOCOL_VERSION, REPLIES_PER_SESSION, Settings
@@ -38,6 +41,7 @@ from execzmq.types.results import (
     TerminateReport,
     signal_number,
 )
+from execzmq.types.sharing import ShareInfo, ShareTerms
 
 OPEN_TIMEOUT = 5.0
 """Seconds in which a server that listens must answer a new client."""
@@ -102,7 +106,7 @@ class RemoteBackend:
             about = _about(await connection.open(seconds))
         except BaseException as error:
             await connection.aclose()
-            if isinstance(error, ConnectionFailed) and listens(info):
+            if isinstance(error, ConnectionFailed) and info.transport == "ipc" and listens(info):
                 raise stuck(info, seconds) from None
             raise
         backend = cls(connection, str(about.get("host", "")), str(about.get("name", "")))
@@ -193,6 +197,19 @@ class RemoteBackend:
     async def doctor(self) -> list[dict[str, object]]:
         """Return the server's findings about its folders, modes and limits."""
         return list((await self._connection.call("doctor", {})).content["findings"])
+
+    async def share(self, terms: ShareTerms, output: Path) -> ShareInfo:
+        """Let somebody in over the network; see `ExecBackend`."""
+        return await sharing.share(self._connection, terms, output)
+
+    async def shares(self) -> list[ShareInfo]:
+        """Describe the shares in force, the oldest first."""
+        answer = await self._connection.call("shares", {})
+        return [share_from_wire(value) for value in answer.content["shares"]]
+
+    async def revoke(self, share_id: str) -> None:
+        """Take a share back; see `ExecBackend`."""
+        await self._connection.call("revoke", {"share_id": share_id})
 
     async def shutdown(self) -> None:
         """End every process by the ladder, then the server; returns when it has begun.

@@ -12,6 +12,7 @@ from execzmq.protocol.methods import METHODS
 from execzmq.settings import SERVER_GONE
 
 UNASKED = "nothing was asked of it"
+REFUSED = "the server refuses this client: its share was revoked or has ended, or its file is out of date"
 
 
 def lost_with(call: PendingCall) -> ServerLost:
@@ -48,7 +49,12 @@ def stopped(info: ConnectionInfo) -> str:
 
 def nobody(info: ConnectionInfo, seconds: float) -> ConnectionFailed:
     """Return the error of a server that a new client has not met."""
-    return ConnectionFailed(f"nobody answers at {info.endpoint('shell')} within {seconds:g} s")
+    message = f"nobody answers at {info.endpoint('shell')} within {seconds:g} s"
+    if info.transport == "tcp":
+        message += (
+            ": the server or its last share may have ended, or something on the way lets nothing through"
+        )
+    return ConnectionFailed(message)
 
 
 def unanswered(seconds: float) -> AuthenticationFailed:

@@ -7,6 +7,7 @@ on the loop, waits for its cleanup and is raised; what that leaves is what cance
 from __future__ import annotations
 
 import asyncio
+import os
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from types import TracebackType
@@ -19,6 +20,7 @@ from execzmq.client.plan import RunOptions
 from execzmq.client.portal import LoopThread
 from execzmq.client.run import CompletedProcess
 from execzmq.client.signatures import options_from
+from execzmq.client.terms import ShareOptions
 from execzmq.errors import ClientClosed
 from execzmq.types.events import Event, Gap, Output
 from execzmq.types.results import (
@@ -29,6 +31,7 @@ from execzmq.types.results import (
     ServerInfo,
     TerminateReport,
 )
+from execzmq.types.sharing import ShareInfo
 
 T = TypeVar("T")
 
@@ -231,6 +234,22 @@ class Client:
     def info(self) -> ServerInfo:
         """Describe the server, or what stands for one."""
         return self._call(self._client.info())
+
+    @options_from(ShareOptions)
+    def share(self, output: str | os.PathLike[str], **options: Unpack[ShareOptions]) -> ShareInfo:
+        """Let somebody in over the network: write a connection file to hand out, and return what it allows.
+
+        The keywords are those of `ShareOptions`. With the first share of a server it begins to listen on tcp.
+        """
+        return self._call(self._client.share(output, **options))
+
+    def shares(self) -> list[ShareInfo]:
+        """Describe the shares in force, the oldest first."""
+        return self._call(self._client.shares())
+
+    def revoke(self, share: str | os.PathLike[str]) -> None:
+        """Take a share back, named by its id or its file; its holder is cut off within a second."""
+        self._call(self._client.revoke(share))
 
     def shutdown(self) -> None:
         """End every process (TERM, grace, KILL) and then the server itself."""

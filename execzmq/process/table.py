@@ -6,7 +6,7 @@ Knows nothing of how they are started or who watches them.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from execzmq.errors import Conflict, InvalidRequest, LimitExceeded, ProcessNotFound
 from execzmq.process.lifecycle import Life
@@ -21,6 +21,12 @@ def check_word(word: str, what: str) -> None:
     if not 0 < len(word) <= 64 or not _ALPHABET.issuperset(word):
         message = f"{what} {word[:80]!r} must be 1 to 64 of the characters A-Z a-z 0-9 _ -"
         raise InvalidRequest(message, fields={what: word[:80]})
+
+
+def not_found(process_id: str) -> ProcessNotFound:
+    """Return the error of an id that no process has."""
+    message = f"no process has the id {process_id!r}; list them with `execzmq ps`"
+    return ProcessNotFound(message, process_id=process_id)
 
 
 class ProcessTable:
@@ -76,21 +82,23 @@ class ProcessTable:
         """
         process = self._by_id.get(process_id)
         if process is None:
-            message = f"no process has the id {process_id!r}; list them with `execzmq ps`"
-            raise ProcessNotFound(message, process_id=process_id)
+            raise not_found(process_id)
         return process
 
-    def find(self, id_or_name: str) -> ManagedProcess:
+    def find(self, id_or_name: str, sees: Callable[[str], bool] = lambda _: True) -> ManagedProcess:
         """Return the process with that id, else with that living name, else the newest finished of that name.
+
+        Args:
+            sees: tells of an id whether it is there for whoever asks.
 
         Raises:
             ProcessNotFound: there is none.
         """
-        found = self._by_id.get(id_or_name) or self._by_id.get(self._living_names.get(id_or_name, ""))
-        if found is not None:
-            return found
+        for process_id in (id_or_name, self._living_names.get(id_or_name, "")):
+            if (found := self._by_id.get(process_id)) is not None and sees(process_id):
+                return found
         for process in reversed(self._by_id.values()):
-            if process.spec.name == id_or_name:
+            if process.spec.name == id_or_name and sees(process.process_id):
                 return process
         message = f"no process has the id or name {id_or_name!r}; list them with `execzmq ps`"
         raise ProcessNotFound(message, process_id=id_or_name)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from execzmq.types.sharing import Role
+
 Socket = Literal["shell", "control", "stdin"]
-Role = Literal["owner", "operator", "observer"]
 ROLES: tuple[Role, ...] = ("observer", "operator", "owner")
 """From the least to the most; a role may do what those before it may."""
 
@@ -259,6 +260,44 @@ METHODS: dict[str, Method] = {
         ("epoch: str",),
         "Tell that this session lives, how far it has read, and which reads it still waits for.",
     ),
+    "share": Method(
+        "control",
+        "owner",
+        False,
+        False,
+        ("publickey: str", "role: str", "processes: list", "expires: float", "sandbox?: map"),
+        (
+            "share: map",
+            "ip: str",
+            "shell_port: int",
+            "control_port: int",
+            "stdin_port: int",
+            "iopub_port: int",
+            "hb_port: int",
+            "serverkey: str",
+            "host: str",
+            "hostname: str",
+        ),
+        "Let in the holder of a key by tcp, narrowed to a role, and tell what else its connection file says.",
+    ),
+    "shares": Method(
+        "control",
+        "owner",
+        True,
+        False,
+        (),
+        ("shares: list",),
+        "Describe the shares that are in force, the oldest first.",
+    ),
+    "revoke": Method(
+        "control",
+        "owner",
+        False,
+        False,
+        ("share_id: str",),
+        (),
+        "Take a share back: from now on its holder is refused, and what it follows is cut.",
+    ),
     "shutdown": Method(
         "control",
         "owner",
@@ -278,6 +317,21 @@ METHODS: dict[str, Method] = {
         "Append the one buffer to the process's stdin, at `offset` of what this session has written to it.",
     ),
 }
+
+
+Reach = Literal["all", "some", "none"]
+"""Of what a role may ask a method: of everything, of what its share allows, of nothing."""
+
+_OF_PROCESSES = {"list", "describe", "start", "explain"} | {
+    name for name, method in METHODS.items() if _PROCESS in method.request
+}
+
+
+def reach_of(role: Role, name: str) -> Reach:
+    """Tell of what a role may ask a method of the table."""
+    if ROLES.index(role) < ROLES.index(METHODS[name].role):
+        return "none"
+    return "some" if role != "owner" and name in _OF_PROCESSES else "all"
 
 
 @dataclass(slots=True, frozen=True)

@@ -6,7 +6,7 @@ number, and what nobody asks for any more is forgotten by time.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -137,12 +137,19 @@ class Sessions:
         self._kept = kept
         self._most = most
         self._sessions: dict[str, _Session] = {}
+        self._of_identity: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def hear(self, session: str, identity: str, now: float) -> None:
+    def hear(self, session: str, identity: str, now: float, most: int | None = None) -> bool:
         """Note that a session has sent something, before the request is looked at any further.
+
+        Args:
+            most: sessions that this identity may have; `None` = as many as all together.
+
+        Returns:
+            Whether it was not known before.
 
         Raises:
             PermissionRefused: the session belongs to another identity.
@@ -150,12 +157,16 @@ class Sessions:
         """
         known = self._sessions.get(session)
         if known is None:
-            self._check_room()
+            self._check_room(len(self._sessions), self._most)
+            if most is not None:
+                self._check_room(self._of_identity[identity], most)
             self._sessions[session] = _Session(identity, now, now + self._lease)
-            return
+            self._of_identity[identity] += 1
+            return True
         if known.identity != identity:
             raise PermissionRefused("this session belongs to another user; a client makes its own random one")
         known.last_word = now
+        return False
 
     def lease(self, session: str, seconds: float, now: float) -> None:
         """Renew the lease of a session that was heard; 0 ends it, more than 30 s are 30 s."""
@@ -182,13 +193,19 @@ class Sessions:
                 known.has_lapsed = True
                 lapsed.append(session)
             if max(known.lease_until, known.last_word) + self._kept <= now:
-                del self._sessions[session]
+                self._forget(session, known)
         return lapsed
 
-    def _check_room(self) -> None:
-        if len(self._sessions) >= self._most:
+    def _forget(self, session: str, known: _Session) -> None:
+        del self._sessions[session]
+        self._of_identity[known.identity] -= 1
+        if not self._of_identity[known.identity]:
+            del self._of_identity[known.identity]
+
+    def _check_room(self, value: int, most: int) -> None:
+        if value >= most:
             raise LimitExceeded(
-                f"{self._most} client sessions are remembered, which is the most; try again in a minute",
-                limit=self._most,
-                value=len(self._sessions),
+                f"{most} client sessions are remembered, which is the most; try again in a minute",
+                limit=most,
+                value=value,
             )

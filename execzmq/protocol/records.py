@@ -21,6 +21,7 @@ from execzmq.protocol.fields import (
     PairOf,
     Record,
 )
+from execzmq.protocol.methods import ROLES
 from execzmq.types.events import Closed, Event, Exited, Failed, Gap, Notice, Output, Started, Stream
 from execzmq.types.params import (
     Backpressure,
@@ -43,6 +44,7 @@ from execzmq.types.results import (
     State,
     TerminateReport,
 )
+from execzmq.types.sharing import ShareInfo, ShareTerms
 
 _TEXTS = ListOf(TEXT)
 _READABLES = ListOf(READABLE)
@@ -131,6 +133,22 @@ SANDBOX = Record(
         "network": Optional(OneOf(get_args(NetworkMode))),
         "allowed_hosts": Optional(_TEXTS),
     },
+)
+SHARE_INFO = Record(
+    ShareInfo,
+    {
+        "share_id": TEXT,
+        "role": OneOf(ROLES),
+        "processes": _TEXTS,
+        "created_at": NUMBER,
+        "expires_at": NUMBER,
+        "sandbox": Optional(SANDBOX),
+        "publickey": TEXT,
+    },
+)
+SHARE_TERMS = Record(
+    ShareTerms,
+    {"role": OneOf(ROLES), "processes": _TEXTS, "expires": NUMBER, "sandbox": Optional(SANDBOX)},
 )
 PARAMS = Record(
     ExecParams,

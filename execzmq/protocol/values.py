@@ -22,12 +22,15 @@ from execzmq.protocol.records import (
     PROFILE_INFO,
     REPORT,
     SERVER_INFO,
+    SHARE_INFO,
+    SHARE_TERMS,
 )
 from execzmq.protocol.wire import Frame, Message
 from execzmq.settings import MAX_EVENT, PAGE_EVENTS
 from execzmq.types.events import Event, Gap, Output
 from execzmq.types.params import ExecParams
 from execzmq.types.results import ProcessInfo, ProfileInfo, ReadResponse, ServerInfo, TerminateReport
+from execzmq.types.sharing import ShareInfo, ShareTerms
 
 Content: TypeAlias = dict[str, Any]
 
@@ -126,6 +129,25 @@ def profile_from_wire(value: object) -> ProfileInfo:
         RemoteProtocolError: a field is missing or of a wrong type.
     """
     return PROFILE_INFO.read(value, "profile")
+
+
+def terms_to_wire(terms: ShareTerms) -> Content:
+    """Return the fields of a `share_request` but its key."""
+    return SHARE_TERMS.write(terms)
+
+
+def share_to_wire(share: ShareInfo) -> Content:
+    """Return the map of a share."""
+    return SHARE_INFO.write(share)
+
+
+def share_from_wire(value: object) -> ShareInfo:
+    """Return the share in a map.
+
+    Raises:
+        RemoteProtocolError: a field is missing or of a wrong type.
+    """
+    return SHARE_INFO.read(value, "share")
 
 
 def explanation_from_wire(content: Content) -> Content:

@@ -53,7 +53,8 @@ class Permissions:
         require_limits: refuse to start where a limit cannot be enforced.
         allow_debug: let its processes trace each other.
         env_policy: makes the variables, unless the client's own policy says how.
-        base_env_policy: applied first where the variables are the server's own and not the client's.
+        base_env_policies: applied first, one after the other, where the variables are the server's own and
+            not the client's.
         write_within: each of `writable`, resolved, must lie within one of these, resolved; `None` = anywhere.
         read_within: the same of each of `readable`.
     """
@@ -72,7 +73,7 @@ class Permissions:
     require_limits: bool = False
     allow_debug: bool = False
     env_policy: EnvPolicy | None = None
-    base_env_policy: EnvPolicy | None = None
+    base_env_policies: tuple[EnvPolicy, ...] = ()
     write_within: tuple[bytes, ...] | None = None
     read_within: tuple[bytes, ...] | None = None
 

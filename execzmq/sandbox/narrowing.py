@@ -7,8 +7,9 @@ the narrower, of two limits the smaller; what either denies or protects stays so
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import reduce
 from typing import Final, NamedTuple, TypeVar, get_args
 
 from execzmq.errors import InvalidRequest, PermissionRefused
@@ -53,7 +54,7 @@ class Place(NamedTuple):
 def permissions_for(
     intent: SandboxIntent | None,
     *,
-    ceiling: PermissionProfile,
+    ceilings: Sequence[PermissionProfile],
     profiles: Mapping[str, PermissionProfile],
     place: Place,
     limits: Limits | None = None,
@@ -61,14 +62,15 @@ def permissions_for(
 ) -> Permissions | None:
     """Return what a command may do, `None` where it is not confined.
 
-    A wider profile than the ceiling is narrowed to it; `full-access` under a ceiling that confines is
-    refused, since it means nothing but that, and so are roots that the client names and may not have.
-    Without roots the working directory is the one where the profile and the ceiling allow that, unless it is
-    `/`, the home, or above it.
+    A wider profile than a ceiling is narrowed to it; `full-access` under a ceiling that confines is refused,
+    since it means nothing but that, and so are roots that the client names and may not have. Without roots
+    the working directory is the one where the profile and the ceilings allow that, unless it is `/`, the
+    home, or above it.
 
     Args:
-        intent: what the client says; `None` = the ceiling's profile as it is.
-        ceiling: the server's default profile, which is also the most that a client can get.
+        intent: what the client says; `None` = the first ceiling's profile as it is.
+        ceilings: all of them hold. The first is what a client gets by default: that of its share, where it
+            has one, and else the server's.
         profiles: those that a client can name.
         limits: what the client sets.
         log_budget: bytes of output that the client asks to be kept.
@@ -76,15 +78,17 @@ def permissions_for(
     Raises:
         InvalidRequest: the profile is unknown; a root is relative, `/`, denied, or has a NUL; a host is none,
             or needs another network; `reason` says which.
-        PermissionRefused: full access, or a root, beyond the ceiling.
+        PermissionRefused: full access, or a root, beyond a ceiling.
     """
-    intent = SandboxIntent(ceiling.name) if intent is None else intent
-    profile = ceiling if intent.profile in ("", ceiling.name) else find_profile(intent.profile, profiles)
+    default = ceilings[0]
+    intent = SandboxIntent(default.name) if intent is None else intent
+    profile = default if intent.profile in ("", default.name) else find_profile(intent.profile, profiles)
     if not profile.is_confined:
-        _check_unconfined(intent, ceiling)
+        _check_unconfined(intent, ceilings)
         return None
-    merged = narrowed(replace(profile, network=_wished_network(profile, intent)), ceiling)
-    reach = _with_roots(intent, profile, ceiling, place).narrowed(bounds_of(ceiling))
+    merged = reduce(narrowed, ceilings, replace(profile, network=_wished_network(profile, intent)))
+    most = reduce(Reach.narrowed, map(bounds_of, ceilings))
+    reach = _with_roots(intent, profile, most, place).narrowed(most)
     lists = reach.lists(merged.read)
     return Permissions(
         profile=profile.name,
@@ -101,9 +105,9 @@ def permissions_for(
         require_limits=merged.require_limits,
         allow_debug=merged.allow_debug,
         env_policy=_with_home(profile.env_policy, merged.read, lists, place.home),
-        base_env_policy=ceiling.env_policy if ceiling.is_confined else None,
-        write_within=shared_bounds(write_bounds(profile), write_bounds(ceiling)),
-        read_within=read_bounds(ceiling),
+        base_env_policies=tuple(one.env_policy for one in ceilings if one.is_confined),
+        write_within=reduce(shared_bounds, map(write_bounds, (profile, *ceilings))),
+        read_within=reduce(shared_bounds, map(read_bounds, ceilings)),
     )
 
 
@@ -143,9 +147,9 @@ def smaller_limits(left: Limits, right: Limits) -> Limits:
     )
 
 
-def _check_unconfined(intent: SandboxIntent, ceiling: PermissionProfile) -> None:
-    if ceiling.is_confined:
-        message = f"this server confines every command: leave {FULL_ACCESS} out, or name {ceiling.name}"
+def _check_unconfined(intent: SandboxIntent, ceilings: Sequence[PermissionProfile]) -> None:
+    if confining := [one.name for one in ceilings if one.is_confined]:
+        message = f"this server confines every command: leave {FULL_ACCESS} out, or name {confining[0]}"
         raise PermissionRefused(message, reason="profile_not_permitted", profile=FULL_ACCESS)
     if not intent.profile:
         message = "roots, network and hosts need a sandbox: name its profile (--sandbox, in Python sandbox=)"
@@ -167,11 +171,9 @@ def _wished_network(profile: PermissionProfile, intent: SandboxIntent) -> Networ
     return Network("proxy", checked_hosts(intent.allowed_hosts))
 
 
-def _with_roots(
-    intent: SandboxIntent, profile: PermissionProfile, ceiling: PermissionProfile, place: Place
-) -> Reach:
+def _with_roots(intent: SandboxIntent, profile: PermissionProfile, most: Reach, place: Place) -> Reach:
     """Return what the profile gives, with the roots that the client names, or else its working directory."""
-    reach, own, most = wish_of(profile), bounds_of(profile), bounds_of(ceiling)
+    reach, own = wish_of(profile), bounds_of(profile)
     if len(intent.workspace_roots) > MOST_ROOTS:
         message = f"no more than {MOST_ROOTS} roots are allowed: name a folder that holds several"
         raise InvalidRequest(message, reason="too_many_roots", value=len(intent.workspace_roots))

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from execzmq.sandbox.ceilings import share_ceiling
 from execzmq.sandbox.model import Permissions
 from execzmq.sandbox.narrowing import Place, permissions_for
 from execzmq.sandbox.profile_store import ProfileStore
-from execzmq.sandbox.profiles import PermissionProfile
+from execzmq.sandbox.profiles import WORKSPACE_WRITE, PermissionProfile
 from execzmq.types.params import ExecParams, SandboxIntent
 from execzmq.types.results import ProfileInfo
 
@@ -37,35 +38,50 @@ class Offer:
         """Return the home of the server's user."""
         return self._store.home
 
-    def permissions(self, params: ExecParams, cwd: bytes) -> Permissions | None:
+    def permissions(
+        self, params: ExecParams, cwd: bytes, share: SandboxIntent | None = None
+    ) -> Permissions | None:
         """Return what a start may do, `None` where it is not confined.
 
         Args:
             cwd: where it will run.
+            share: the most that whoever asks may have; `None` = as much as the server gives.
 
         Raises:
             InvalidRequest, PermissionRefused: as `permissions_for`; the file of profiles is wrong.
         """
         return permissions_for(
             params.sandbox,
-            ceiling=self.ceiling,
+            ceilings=self._ceilings(share),
             profiles=self._named(params.sandbox),
             place=Place(cwd, self._store.home),
             limits=params.limits,
             log_budget=params.log_budget,
         )
 
-    def describe(self) -> list[ProfileInfo]:
-        """Describe every profile, the built-in ones first.
+    def describe(self, share: SandboxIntent | None = None) -> list[ProfileInfo]:
+        """Describe every profile, the built-in ones first; that of a share as it is for its holder.
 
         Raises:
             InvalidRequest: the file of profiles is wrong.
         """
-        profiles = {**self._store.all(), self.ceiling.name: self.ceiling}
+        default, *_ = self._ceilings(share)
+        profiles = {**self._store.all(), self.ceiling.name: self.ceiling, default.name: default}
         return [
-            ProfileInfo(one.name, one.description, one.name == self.ceiling.name, fields_of(one))
+            ProfileInfo(one.name, one.description, one.name == default.name, fields_of(one))
             for one in profiles.values()
         ]
+
+    def share_ceiling(self, wish: SandboxIntent) -> PermissionProfile:
+        """Return the most that commands of a share may do, but for what the server's own ceiling forbids.
+
+        Raises:
+            InvalidRequest: the profile is unknown or confines nothing, or a root or host cannot be one.
+        """
+        return share_ceiling(wish, self._store.get(wish.profile), self._store.builtin[WORKSPACE_WRITE])
+
+    def _ceilings(self, share: SandboxIntent | None) -> tuple[PermissionProfile, ...]:
+        return (self.ceiling,) if share is None else (self.share_ceiling(share), self.ceiling)
 
     def _named(self, intent: SandboxIntent | None) -> Mapping[str, PermissionProfile]:
         """Return the profile that is named, without a look at the file where it need not be looked at."""

@@ -18,6 +18,9 @@ from execzmq.types.params import SECRET_NAMES, EnvPolicy, Limits
 FULL_ACCESS = "full-access"
 """Name of the profile that does not confine at all."""
 
+WORKSPACE_WRITE = "workspace-write"
+"""Name of the widest of the built-in profiles that confine."""
+
 PROTECTED_NAMES = (".execzmq", ".codex", ".agents", ".vscode", ".idea")
 """What other programs take orders from; `.git` is protected by `protect_git`."""
 
@@ -135,7 +138,7 @@ def builtin_profiles(*homes: bytes) -> dict[str, PermissionProfile]:
     )
     workspace_write = replace(
         read_only,
-        name="workspace-write",
+        name=WORKSPACE_WRITE,
         description="as read-only, and writes to its roots, but not to .git and tools' settings in them",
         workspaces="any",
     )

@@ -19,20 +19,21 @@ from execzmq import connection
 from execzmq.backends.emptied import fill_again, mend_journal
 from execzmq.backends.local import LocalBackend
 from execzmq.connection import ConnectionInfo
-from execzmq.errors import ExecZMQError
 from execzmq.keeper.descriptors import DescriptorLimit
-from execzmq.protocol.peers import Answers, Sessions
+from execzmq.protocol.peers import Sessions
 from execzmq.protocol.wire import Codec
 from execzmq.server import handlers
-from execzmq.server.auth import peer_of
 from execzmq.server.context import Context, Identity
-from execzmq.server.dispatch import Dispatcher, Reply
+from execzmq.server.dispatch import Dispatcher
+from execzmq.server.guard import Guard
 from execzmq.server.interest import Interest
 from execzmq.server.leases import LeaseKeeper
+from execzmq.server.lines import Connection, connection_of, cut, is_alive, user_of
 from execzmq.server.mending import Mender
 from execzmq.server.outgoing import Outgoing
 from execzmq.server.publisher import Publisher
 from execzmq.server.reaping import be_first
+from execzmq.server.sharing import Sharing
 from execzmq.server.sockets import Endpoints, Sockets
 from execzmq.server.state import StateFolder
 from execzmq.server.succession import take_over
@@ -64,16 +65,21 @@ class Server:
         self._stop = asyncio.Event()
         self._keeps_processes = False
         self._busy_at = self._clock()
-        self._interest = Interest()
+        self._interest: Interest[Connection] = Interest()
         self._sessions = Sessions()
         self._outgoing = Outgoing()
         self._sockets = Sockets(_endpoints(info), self._on_request, self._on_subscription)
-        key = info.key.encode()
+        settings, key = backend.settings, info.key.encode()
+        self._sharing = Sharing(
+            state.path, settings, self._sockets, lambda user_id: self._dispatcher.forget(user_id)
+        )
+        self._guard = Guard(key, info.epoch, self._sharing.book, self._sharing.lines)
         self._publisher = Publisher(
-            Codec(key, info.epoch),
+            Codec(key, info.epoch, digests=settings.insecure),
             partial(self._outgoing.send, self._sockets.iopub),
             self._interest,
             self._clock,
+            self._sharing.book.is_observed,
         )
         context = Context(
             identity=Identity(state.name, info.epoch, info.host, info.pid, time.time()),
@@ -82,17 +88,17 @@ class Server:
             request_shutdown=self.stop,
             statistics=self.statistics,
             clock=self._clock,
+            sharing=self._sharing,
         )
         self._leases = LeaseKeeper(backend, self._sessions, context.pages, self._clock)
-        answers: Answers[Reply | ExecZMQError] = Answers()
         self._dispatcher = Dispatcher(
-            Codec(key, info.epoch),
+            self._guard,
             info.epoch,
             handlers.bind(context),
-            answers,
             self._sessions,
             self._send,
             self._clock,
+            self._sharing.recorder,
         )
         self._mender = Mender(
             state, self._sockets, info, partial(fill_again, backend), partial(mend_journal, backend)
@@ -117,7 +123,9 @@ class Server:
             undo.push_async_callback(backend.aclose)
             server = cls(state, backend, _new_connection(state))
             undo.callback(server._sockets.close)
-            state.announce(server.info)
+            undo.callback(server._sharing.close)
+            server._sharing.open()
+            state.announce(server.info, server._sharing.plain_file(server.info))
             undo.pop_all()
         server._publisher.status(server.info.epoch, "starting")
         return server
@@ -135,8 +143,10 @@ class Server:
         """Serve until `stop` is called, or until nobody has needed the server for its idle time."""
         while not self._stop.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), _TICK)
+                await asyncio.wait_for(self._stop.wait(), self._until_next_look())
             self._leases.look()
+            self._interest.sweep(is_alive)
+            self._sharing.look()
             if not self._stop.is_set():
                 self._mender.look()
             if self._is_idle():
@@ -153,6 +163,7 @@ class Server:
             end.callback(self._state.close)
             end.push_async_callback(_within, _STEP, self._backend.aclose)
             end.callback(self._sockets.close)
+            end.callback(self._sharing.close)
             end.push_async_callback(asyncio.sleep, _FAREWELL)
             end.callback(self._publisher.close)
             end.callback(self._publisher.farewell)
@@ -172,14 +183,19 @@ class Server:
             "broadcasts": self._publisher.sent,
             "sessions": len(self._sessions),
             "topics": len(self._interest),
+            "shares": len(self._sharing.book),
         }
 
     def _is_idle(self) -> bool:
         limit = self._backend.settings.idle_timeout
         now = self._clock()
-        if self._backend.table.alive or self._sessions.count_leases(now):
+        if self._backend.table.alive or self._sessions.count_leases(now) or len(self._sharing.book):
             self._busy_at = now
         return limit is not None and now - max(self._busy_at, self._dispatcher.last_request) > limit
+
+    def _until_next_look(self) -> float:
+        next_end = self._sharing.seconds_to_next_end()
+        return _TICK if next_end is None else min(_TICK, next_end)
 
     def _on_request(self, socket: str, frames: Frames) -> None:
         self._dispatcher.handle(socket, frames)
@@ -195,24 +211,21 @@ class Server:
 
     def _on_subscription(self, frame: zmq.Frame) -> None:
         """Decide on a subscription and apply it before the next is received, so that nobody else gets it."""
-        message = frame.bytes
-        topic, begins = message[1:], message[:1] == b"\x01"
-        source = _source(frame)
-        if not begins:
+        message, connection = frame.bytes, connection_of(frame)
+        kind, topic = message[:1], message[1:]
+        if kind != b"\x01" or connection is None:
+            # Without a connection it is libzmq's own word that one has gone; which, is seen at the next look.
             self._sockets.dismiss(topic)
-            self._interest.remove(topic, source)
+            self._interest.remove(topic, connection)
             return
-        peer = peer_of(_user_of(frame))
-        if (
-            peer is None
-            or source is None
-            or not peer.may_subscribe(topic)
-            or not self._interest.has_room(source)
-        ):
-            return
-        self._sockets.admit(topic)
-        self._interest.add(topic, source)
-        self._publisher.welcome(topic)
+        peer = self._guard.peer_of(user_of(frame))
+        if peer is not None and peer.may_subscribe(topic) and self._interest.has_room(connection):
+            self._guard.heard(peer, frame)
+            self._sockets.admit(topic)
+            self._interest.add(topic, connection)
+            self._publisher.welcome(topic)
+        elif self._interest.refused(connection):
+            cut(connection)
 
 
 async def serve(
@@ -287,17 +300,3 @@ def _endpoints(info: ConnectionInfo) -> Endpoints:
         iopub=(info.endpoint("iopub"),),
         hb=(info.endpoint("hb"),),
     )
-
-
-def _source(frame: zmq.Frame) -> int | None:
-    try:
-        return int(frame.get(zmq.SRCFD))
-    except zmq.ZMQError:
-        return None
-
-
-def _user_of(frame: zmq.Frame) -> str | None:
-    try:
-        return str(frame.get("User-Id"))
-    except zmq.ZMQError:
-        return None

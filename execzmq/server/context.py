@@ -11,6 +11,7 @@ from execzmq.backends.local_process import LocalProcess
 from execzmq.errors import InstanceChanged
 from execzmq.protocol.peers import Sessions
 from execzmq.server.pages import PagesInFlight
+from execzmq.server.sharing import Sharing
 
 
 @dataclass(slots=True, frozen=True)
@@ -32,6 +33,7 @@ class Context:
         request_shutdown: begins the clean end of the server.
         statistics: counters of all parts, by name.
         clock: monotonic seconds.
+        sharing: the shares.
     """
 
     identity: Identity
@@ -40,6 +42,7 @@ class Context:
     request_shutdown: Callable[[], None]
     statistics: Callable[[], dict[str, int]]
     clock: Callable[[], float]
+    sharing: Sharing
     pages: PagesInFlight = field(default_factory=PagesInFlight)
     examiner: Examiner = field(init=False)
 

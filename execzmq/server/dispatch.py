@@ -1,8 +1,8 @@
 """Own the way from frames to a handler and back; the one place that turns exceptions into error replies.
 
-Order: signature, bounds, who speaks, method, role, repeated request, epoch, fields, handler. Nothing is
-remembered of a message before its signature has been verified. A request whose id can be read always gets a
-reply.
+Order: who speaks, signature, bounds, method, role, repeated request, epoch, fields, process, handler. Nothing
+is remembered of a message before its signature has been verified, or CURVE has done so. A request whose id
+can be read always gets a reply.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
-
-import zmq
+from typing import Any, Protocol, TypeAlias
 
 from execzmq.errors import (
     AuthenticationFailed,
     ExecZMQError,
     InvalidRequest,
+    LimitExceeded,
     PermissionRefused,
     ServerError,
     UnknownMethod,
@@ -31,7 +30,10 @@ from execzmq.protocol.peers import Answers, Seen, Sessions
 from execzmq.protocol.values import error_content
 from execzmq.protocol.wire import Codec, Message, split
 from execzmq.server import requests
-from execzmq.server.auth import Peer, peer_of
+from execzmq.server.access import Peer
+from execzmq.server.guard import Guard
+from execzmq.server.lines import user_of
+from execzmq.settings import SHARE_PENDING, SHARE_SESSIONS
 from execzmq.zmqloop import Frames
 
 log = logging.getLogger("execzmq.server")
@@ -76,64 +78,128 @@ Handler: TypeAlias = Callable[[Caller, Any, Sequence[Any]], "Reply | Later | Awa
 Send: TypeAlias = Callable[[str, list[Any]], None]
 
 
+class Recorder(Protocol):
+    """Whoever keeps the record of who did what."""
+
+    def begun(self, peer: Peer, session: str) -> None:
+        """Note a session that was not known before."""
+
+    def done(self, peer: Peer, name: str, process_id: str, session: str, ename: str) -> None:
+        """Note a request that changes something, and the name of its error, where it had one."""
+
+
+class Pending:
+    """What is being worked on, and the answers kept: a guest's apart, so that it costs the others nothing."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, dict[tuple[str, str], list[Any]]] = {}
+        self._owners: Answers[Reply | ExecZMQError] = Answers()
+        self._guests: dict[str, Answers[Reply | ExecZMQError]] = {}
+
+    def answers_of(self, peer: Peer) -> Answers[Reply | ExecZMQError]:
+        """Return the answers that are kept for a peer."""
+        return self._guests.setdefault(peer.user_id, Answers()) if peer.is_guest else self._owners
+
+    def check_room(self, peer: Peer) -> None:
+        """Return if one more request of a peer may wait.
+
+        Raises:
+            LimitExceeded: a guest has too many.
+        """
+        value = len(self._routes.get(peer.user_id, ()))
+        if peer.is_guest and value >= SHARE_PENDING:
+            message = f"{value} requests of this share wait for their answers, which is the most: ask less"
+            raise LimitExceeded(message, limit=SHARE_PENDING, value=value)
+
+    def add(self, caller: Caller, routing: list[Any]) -> None:
+        """Note a request whose answer comes later, and where it goes."""
+        self._routes.setdefault(caller.peer.user_id, {})[caller.session, caller.msg_id] = routing
+
+    def moved(self, caller: Caller, routing: list[Any]) -> None:
+        """Note that a client has connected anew: the answer must go to where it is now."""
+        route = self._routes.get(caller.peer.user_id, {}).get((caller.session, caller.msg_id))
+        if route is not None:
+            route[:] = routing
+
+    def done(self, caller: Caller) -> None:
+        """Note that a request has its answer, or never will have."""
+        routes = self._routes.get(caller.peer.user_id, {})
+        routes.pop((caller.session, caller.msg_id), None)
+        if not routes:
+            self._routes.pop(caller.peer.user_id, None)
+
+    def forget(self, user_id: str) -> None:
+        """Forget the answers of a user who is no more."""
+        self._guests.pop(user_id, None)
+
+
 class Dispatcher:
     """Serves requests.
 
     Args:
-        codec: reads and writes the messages.
+        guard: knows who speaks, and reads and writes the messages.
         epoch: of this server life.
         handlers: one for each method.
-        answers: remembers what was answered.
         sessions: is told of every session that is heard.
         send: sends frames through the named socket.
         clock: monotonic seconds.
+        recorder: is told of sessions, and of each request that changes something.
     """
 
     def __init__(
         self,
-        codec: Codec,
+        guard: Guard,
         epoch: str,
         handlers: dict[str, Handler],
-        answers: Answers[Reply | ExecZMQError],
         sessions: Sessions,
         send: Send,
         clock: Callable[[], float],
+        recorder: Recorder,
     ) -> None:
-        self._codec = codec
+        self._guard = guard
         self._epoch = epoch
         self._handlers = handlers
-        self._answers = answers
         self._sessions = sessions
         self._send = send
         self._clock = clock
+        self._recorder = recorder
         self._tasks: set[asyncio.Future[Reply]] = set()
-        self._routes: dict[tuple[str, str, str], list[Any]] = {}
+        self._pending = Pending()
         self.last_request = clock()
         self.statistics = {"requests": 0, "refused": 0, "unreadable": 0}
 
     def handle(self, socket: str, frames: Frames) -> None:
         """Serve one message of a request socket."""
         self.statistics["requests"] += 1
-        peer = peer_of(_user_id(frames))
+        user_id = user_of(frames[-1])
         try:
             routing, rest = split([frame.bytes if len(frame) <= _LIGHT else frame.buffer for frame in frames])
         except ExecZMQError:
-            peer = None
-        if peer is None:
+            user_id = None
+        if user_id is None:
             self.statistics["unreadable"] += 1
             return
+        peer = self._guard.peer_of(user_id)
+        codec = self._guard.codec_of(peer)
         try:
-            message = self._codec.decode(rest)
+            if peer is None:
+                raise _ended()
+            message = codec.decode(rest)
         except AuthenticationFailed as error:
             self._refused(socket, error)
             return
         except ExecZMQError as error:
             self._refused(socket, error)
-            header = self._codec.header_of(rest)
+            header = codec.header_of(rest)
             if header is not None:
-                self._reply(socket, routing, header, error)
+                self._send(socket, [*routing, *_frames_of(codec, header, error)])
             return
+        self._guard.heard(peer, frames[-1])
         self._serve(socket, routing, peer, message)
+
+    def forget(self, user_id: str) -> None:
+        """Forget the answers that are kept for a user who is no more."""
+        self._pending.forget(user_id)
 
     async def close(self) -> None:
         """Cancel the handlers that still wait; their clients get no reply, and ask the next server."""
@@ -156,16 +222,13 @@ class Dispatcher:
         except Exception as error:
             self._finish(socket, routing, caller, message, _told(error))
             return
-        key = caller.peer.user_id, caller.session, caller.msg_id
         if reply is None:
-            # The client has connected anew: the answer must go to where it is now.
-            if key in self._routes:
-                self._routes[key][:] = routing
+            self._pending.moved(caller, routing)
             return
         if isinstance(reply, Reply | ExecZMQError):
             self._finish(socket, routing, caller, message, reply)
             return
-        self._routes[key] = routing
+        self._pending.add(caller, routing)
         if isinstance(reply, Later):
             reply.subscribe(partial(self._finish_later, socket, routing, caller, message))
             return
@@ -183,17 +246,21 @@ class Dispatcher:
             raise UnknownMethod(
                 f"there is no {message.msg_type[:64]!r} on the {socket} socket of this server"
             )
-        if not caller.peer.may(method.role):
-            raise PermissionRefused(f"{name} is for the role {method.role}; this peer is {caller.peer.role}")
-        now = self._clock()
-        self._sessions.hear(caller.session, caller.peer.user_id, now)
+        peer, now = caller.peer, self._clock()
+        peer.check_method(name)
+        self._pending.check_room(peer)
+        most = SHARE_SESSIONS if peer.is_guest else None
+        if self._sessions.hear(caller.session, peer.user_id, now, most):
+            self._recorder.begun(peer, caller.session)
         if not method.idempotent:
-            seen, answer = self._answers.begin(caller.peer.user_id, caller.session, caller.msg_id, now)
+            answers = self._pending.answers_of(peer)
+            seen, answer = answers.begin(peer.user_id, caller.session, caller.msg_id, now)
             if seen is not Seen.NEW:
                 return answer
         if method.epoch and message.content.get("epoch", self._epoch) != self._epoch:
             raise WrongEpoch("the request was meant for an earlier life of this server", epoch=self._epoch)
         request = requests.check(name, message.content)
+        peer.check_process(name, request)
         if len(message.buffers) > requests.MOST_BUFFERS.get(name, 0):
             raise InvalidRequest(f"{name} takes no more than {requests.MOST_BUFFERS.get(name, 0)} buffers")
         return self._handlers[name](caller, request, message.buffers)
@@ -203,7 +270,7 @@ class Dispatcher:
     ) -> None:
         self._tasks.discard(done)
         if done.cancelled():
-            self._routes.pop((caller.peer.user_id, caller.session, caller.msg_id), None)
+            self._pending.done(caller)
             return
         error = done.exception()
         if error is None:
@@ -220,27 +287,42 @@ class Dispatcher:
     def _finish(
         self, socket: str, routing: list[Any], caller: Caller, message: Message, reply: Reply | ExecZMQError
     ) -> None:
-        self._routes.pop((caller.peer.user_id, caller.session, caller.msg_id), None)
+        self._pending.done(caller)
+        peer = caller.peer
         method = METHODS.get(message.msg_type.removesuffix("_request"))
         if method is not None and not method.idempotent:
-            self._answers.finish(caller.peer.user_id, caller.session, caller.msg_id, reply, self._clock())
-        self._reply(socket, routing, message.header, reply)
+            answers = self._pending.answers_of(peer)
+            answers.finish(peer.user_id, caller.session, caller.msg_id, reply, self._clock())
+            self._tell_recorder(caller, message, reply)
+        if not self._guard.is_current(peer):
+            reply = _ended()  # its share has ended while it waited
+        self._send(socket, [*routing, *_frames_of(self._guard.codec_of(peer), message.header, reply)])
 
-    def _reply(
-        self, socket: str, routing: list[Any], header: dict[str, Any], reply: Reply | ExecZMQError
-    ) -> None:
-        self._send(socket, [*routing, *self._frames_of(header, reply)])
-
-    def _frames_of(self, header: dict[str, Any], reply: Reply | ExecZMQError) -> list[Buffer]:
-        """Return the frames of a reply; one that cannot be packed becomes an error, which always can."""
-        msg_type = str(header.get("msg_type", "")).removesuffix("_request")[:64] + "_reply"
+    def _tell_recorder(self, caller: Caller, message: Message, reply: Reply | ExecZMQError) -> None:
+        name, content = message.msg_type.removesuffix("_request"), message.content
         if isinstance(reply, Reply):
-            try:
-                content = {"status": "ok", **reply.content}
-                return self._codec.encode(msg_type, content, parent=header, buffers=reply.buffers)
-            except ExecZMQError as error:
-                reply = error
-        return self._codec.encode(msg_type, error_content(reply), parent=header)
+            content, ename = {**content, **reply.content}, ""
+        else:
+            ename = type(reply).__name__
+        self._recorder.done(caller.peer, name, str(content.get("process_id", "")), caller.session, ename)
+
+
+def _frames_of(codec: Codec, header: dict[str, Any], reply: Reply | ExecZMQError) -> list[Buffer]:
+    """Return the frames of a reply; one that cannot be packed becomes an error, which always can."""
+    msg_type = str(header.get("msg_type", "")).removesuffix("_request")[:64] + "_reply"
+    if isinstance(reply, Reply):
+        try:
+            content = {"status": "ok", **reply.content}
+            return codec.encode(msg_type, content, parent=header, buffers=reply.buffers)
+        except ExecZMQError as error:
+            reply = error
+    return codec.encode(msg_type, error_content(reply), parent=header)
+
+
+def _ended() -> PermissionRefused:
+    return PermissionRefused(
+        "this share was revoked, or its time is over: ask the server's user for another", role="none"
+    )
 
 
 def _told(error: Exception) -> ExecZMQError:
@@ -250,10 +332,3 @@ def _told(error: Exception) -> ExecZMQError:
     incident = secrets.token_hex(4)
     log.error("incident %s", incident, exc_info=error)
     return ServerError(f"the server failed; its log tells more under incident {incident}", incident=incident)
-
-
-def _user_id(frames: Frames) -> str | None:
-    try:
-        return str(frames[-1].get("User-Id"))
-    except zmq.ZMQError:
-        return None

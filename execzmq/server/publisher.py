@@ -16,6 +16,7 @@ from execzmq.process.managed import ManagedProcess
 from execzmq.protocol.wire import Codec
 from execzmq.server.interest import Interest
 from execzmq.server.tails import Tail, Tails
+from execzmq.server.views import hides_something
 from execzmq.settings import LIVE_EVENT, LIVE_INTERVAL, LIVE_RATE
 
 Send = Callable[[list[Any]], object]
@@ -52,13 +53,22 @@ class Publisher:
         send: sends frames, topic first, without ever blocking.
         interest: who watches what.
         clock: monotonic seconds.
+        is_observed: tells whether somebody may watch a process who must not be told all of it.
     """
 
-    def __init__(self, codec: Codec, send: Send, interest: Interest, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        send: Send,
+        interest: Interest[Any],
+        clock: Callable[[], float],
+        is_observed: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._codec = codec
         self._send = send
         self._interest = interest
         self._clock = clock
+        self._is_observed = is_observed
         self._loop = asyncio.get_running_loop()
         self._paces: dict[str, Pace] = {}
         self._tails = Tails(self._repeat, clock)
@@ -134,6 +144,10 @@ class Publisher:
         self._publish(_topic(process, record.stream), "process_output", content)
 
     def _whole(self, process: ManagedProcess, record: Record, payload: dict[str, Any]) -> None:
+        if self._is_observed(process.process_id) and hides_something(record.kind, payload):
+            # A broadcast is the same for all: so each reads that event as it is for whoever asks.
+            self._publish(_topic(process, "tail"), "process_tail", _end_of(process))
+            return
         fields: dict[str, Any] = payload
         if record.kind in ("exited", "closed"):
             fields = {"result": payload}

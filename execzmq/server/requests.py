@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from execzmq.errors import InvalidRequest
+from execzmq.server.shares import MOST_PROCESSES
 from execzmq.settings import GIB, LEASE, LONG_POLL, MIB, PAGE
 from execzmq.types.params import (
     EnvPolicy,
@@ -22,6 +23,7 @@ from execzmq.types.params import (
     SandboxIntent,
     TtySize,
 )
+from execzmq.types.sharing import Role, ShareTerms
 
 _MOST_FIELDS = 64
 _MOST_CURSORS = 4096
@@ -278,6 +280,27 @@ class Lease(Request):
     open: Ids
 
 
+class Share(Request):
+    """Let somebody in over the network."""
+
+    publickey: Annotated[str, Field(min_length=40, max_length=40)]
+    role: Role
+    processes: Annotated[list[Word], _at_most(MOST_PROCESSES)]
+    expires: Seconds
+    sandbox: SandboxFields | None = None
+
+    def terms(self) -> ShareTerms:
+        """Return the terms as the core takes them."""
+        sandbox = self.sandbox.intent() if self.sandbox else None
+        return ShareTerms(self.role, tuple(self.processes), self.expires, sandbox)
+
+
+class Revoke(Request):
+    """Take a share back."""
+
+    share_id: Word
+
+
 class Shutdown(Request):
     """End the server."""
 
@@ -311,6 +334,9 @@ MODELS: Mapping[str, type[Request]] = {
     "claim_keyboard": ClaimKeyboard,
     "release_keyboard": ReleaseKeyboard,
     "lease": Lease,
+    "share": Share,
+    "shares": Nothing,
+    "revoke": Revoke,
     "shutdown": Shutdown,
     "write": Write,
 }

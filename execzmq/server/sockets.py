@@ -1,6 +1,7 @@
 """Own the server's ZeroMQ sockets: their options, their endpoints, and the end of them.
 
-Knows nothing of what the messages mean. Each socket has a list of endpoints; ipc is always one of them.
+Knows nothing of what the messages mean. Each socket listens at its ipc endpoint, and on tcp where that is
+wanted: libzmq takes the security of an endpoint when it is bound.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from functools import partial
 
 import zmq
 
-from execzmq.server.auth import IPC_DOMAIN, Gatekeeper
+from execzmq.server.auth import IPC_DOMAIN, Admission, Gatekeeper
 from execzmq.server.heart import Heart
+from execzmq.server.network import CHANNELS, Network, listen, port_of
 from execzmq.server.termination import terminate
 from execzmq.settings import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, MAX_MESSAGE, XPUB_HWM
 from execzmq.zmqloop import Frames, ZmqPort
 
 REQUEST_SOCKETS = ("shell", "control", "stdin")
 _ROUTER_HWM = 1000
+_SUBSCRIPTION = 1024
+"""Bytes of a message with a subscription, those of a CURVE handshake included."""
 _LINGER = 0.5
 """Seconds that what is unsent at the end has to leave."""
 
@@ -55,11 +59,14 @@ class Sockets:
         on_subscription: Callable[[zmq.Frame], None],
     ) -> None:
         self._context = zmq.Context()
-        self._gatekeeper = Gatekeeper(self._context)
+        self.admission = Admission()
+        self._gatekeeper = Gatekeeper(self._context, self.admission)
         self._gatekeeper.start()
         self._endpoints = endpoints
         self.requests: dict[str, ZmqPort] = {}
-        self._heart = Heart(list(endpoints.hb))
+        self._heart = Heart(list(endpoints.hb), self.admission)
+        self._network: Network | None = None
+        self._on_network: dict[str, str] = {}
         xpub = self._bind(zmq.XPUB, endpoints.iopub, XPUB_HWM)
         self.iopub = ZmqPort(xpub, lambda frames: on_subscription(frames[0]), turn=100)
         for name in REQUEST_SOCKETS:
@@ -74,18 +81,57 @@ class Sockets:
         Raises:
             zmq.ZMQError: one cannot be bound.
         """
-        ports = {"iopub": self.iopub, **self.requests}
         lost = []
-        for name, port in ports.items():
+        for name, port in self._ports().items():
             for endpoint in self._lost(name):
                 port.bind_again(endpoint)
                 lost.append(self._note(endpoint))
         if gone := self._lost("hb"):
-            # Its socket is its thread's. Whoever listens for the beat connects anew by itself.
-            self._heart.close()
-            self._heart = Heart(list(self._endpoints.hb))
-            lost += map(self._note, gone)
+            self._renew_heart(self._network)
+            lost += gone
         return lost
+
+    def open_network(self, network: Network) -> tuple[int, ...]:
+        """Listen on tcp, too; return the ports in the order of `CHANNELS`.
+
+        Raises:
+            zmq.ZMQError: one endpoint cannot be bound; none is.
+        """
+        try:
+            for name, port in self._ports().items():
+                self._on_network[name] = port.bind(partial(listen, network=network, channel=name))
+            self._renew_heart(network)
+        except zmq.ZMQError:
+            self.close_network()
+            raise
+        self._network = network
+        bound = {**self._on_network, "hb": self._heart.network_endpoint}
+        return tuple(port_of(bound[name]) for name in CHANNELS)
+
+    def close_network(self) -> None:
+        """Listen on tcp no more, and end the connections that have come that way; idempotent."""
+        ports = self._ports()
+        while self._on_network:
+            name, endpoint = self._on_network.popitem()
+            ports[name].bind(partial(_unbind, endpoint=endpoint))
+        if self._heart.network_endpoint:
+            self._renew_heart(None)
+        self._network = None
+
+    def _ports(self) -> dict[str, ZmqPort]:
+        return {"iopub": self.iopub, **self.requests}
+
+    def _renew_heart(self, network: Network | None) -> None:
+        """Begin the heart anew: its socket is its thread's. Whoever hears it connects again by itself."""
+        self._heart.close()
+        try:
+            self._heart = Heart(list(self._endpoints.hb), self.admission, network)
+        except zmq.ZMQError:
+            self._heart = Heart(list(self._endpoints.hb), self.admission)
+            raise
+        finally:
+            for endpoint in self._endpoints.hb:
+                self._note(endpoint)
 
     def _lost(self, name: str) -> list[str]:
         found = []
@@ -124,8 +170,10 @@ class Sockets:
         # being closed linger as these say, and by default that is without end.
         socket.linger = int(1000 * _LINGER)
         socket.setsockopt(zmq.ZAP_DOMAIN, IPC_DOMAIN.encode())
+        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
         socket.setsockopt(zmq.SNDHWM, hwm)
-        socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+        # What comes in there are subscriptions, and libzmq keeps each of them.
+        socket.setsockopt(zmq.MAXMSGSIZE, _SUBSCRIPTION if kind == zmq.XPUB else MAX_MESSAGE)
         socket.setsockopt(zmq.HEARTBEAT_IVL, int(HEARTBEAT_INTERVAL * 1000))
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, int(HEARTBEAT_TIMEOUT * 1000))
         if kind == zmq.XPUB:
@@ -135,6 +183,10 @@ class Sockets:
         for endpoint in endpoints:
             socket.bind(endpoint)
         return socket
+
+
+def _unbind(socket: zmq.Socket[bytes], endpoint: str) -> None:
+    socket.unbind(endpoint)
 
 
 def _path(endpoint: str) -> str:

@@ -97,15 +97,26 @@ class StateFolder:
         """Return where `connect(name)` looks first."""
         return self.path / "connection.json"
 
-    def announce(self, info: ConnectionInfo) -> None:
+    @property
+    def plain_file(self) -> Path:
+        """Return where the file for tcp without CURVE is, while the server listens so."""
+        return self.path / "connection-tcp.json"
+
+    def announce(self, info: ConnectionInfo, plain: ConnectionInfo | None = None) -> None:
         """Write the connection files, the one for Jupyter's readers too.
+
+        Args:
+            plain: what reaches the server over tcp without CURVE; `None` = nothing does.
 
         Raises:
             ConnectionFailed: one cannot be written, as on a full disk.
         """
-        for path in self._connection_files:
+        files = dict.fromkeys(self._connection_files, info)
+        if plain is not None:
+            files[self.plain_file] = plain
+        for path, content in files.items():
             try:
-                self._announce_in(path, info)
+                self._announce_in(path, content)
             except ConnectionFailed:
                 raise
             except OSError as error:
@@ -130,6 +141,9 @@ class StateFolder:
                 connection.remove_connection_file(path, pid=info.pid, epoch=info.epoch)
             except OSError as error:
                 log.warning("the connection file %s cannot be removed: %s", path, error.strerror)
+        with contextlib.suppress(OSError):
+            if self.plain_file in self._written:
+                os.unlink(self.plain_file)
 
     @property
     def _connection_files(self) -> tuple[Path, Path]:

@@ -7,6 +7,7 @@ calls cancels the waiting, never the command.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from execzmq.types.events import Event
@@ -19,6 +20,7 @@ from execzmq.types.results import (
     ServerInfo,
     TerminateReport,
 )
+from execzmq.types.sharing import ShareInfo, ShareTerms
 
 
 class ExecProcess(Protocol):
@@ -157,6 +159,26 @@ class ExecBackend(Protocol):
 
     async def server_info(self) -> ServerInfo:
         """Describe the backend."""
+
+    async def share(self, terms: ShareTerms, output: Path) -> ShareInfo:
+        """Let somebody in over the network, and write the connection file to be handed out.
+
+        Raises:
+            InvalidRequest: the terms. ProcessNotFound: one of the processes is not there.
+            Conflict: there is a file of that name. ConnectionFailed: it cannot be written, or the server
+                cannot listen.
+            InvalidState: there is no server, or it listens without CURVE. PermissionRefused: no owner asks.
+        """
+
+    async def shares(self) -> list[ShareInfo]:
+        """Describe the shares in force, the oldest first."""
+
+    async def revoke(self, share_id: str) -> None:
+        """Take a share back: its holder is refused from now on, and cut off within a second.
+
+        Raises:
+            ShareNotFound: there is none of that id.
+        """
 
     async def shutdown(self) -> None:
         """End every process by the ladder (TERM, grace, KILL) and then the backend itself."""

@@ -25,6 +25,7 @@ from execzmq.types.results import (
     ServerInfo,
     TerminateReport,
 )
+from execzmq.types.sharing import ShareInfo, ShareTerms
 from tests.protocol.writing import broadcast_of, page_of
 
 GOLDEN = Path(__file__).parent / "golden" / f"v{PROTOCOL_VERSION}"
@@ -135,6 +136,14 @@ REPORT = TerminateReport(
     survivors=(ProcessRef(4243, "cc1"),),
     unattributed=(ProcessRef(4300, "sleep 60"),),
 )
+KEYS = ("Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7")
+"""Public keys of a share and of a server, as the standard of CURVE has them for examples."""
+TERMS = ShareTerms(
+    "operator", (PROCESS,), 28800.0, SandboxIntent("workspace-write", (b"/src",), "proxy", ("a.example",))
+)
+SHARE = ShareInfo(
+    "0a1b2c3d4e5f", "operator", (PROCESS,), 1767323045.25, 1767351845.25, TERMS.sandbox, KEYS[0]
+)
 
 
 @dataclass(frozen=True)
@@ -172,6 +181,8 @@ def _requests() -> list[Sample]:
         "claim_keyboard": {**process, "take_over": True},
         "release_keyboard": process,
         "lease": {"seconds": 30.0, "cursors": {PROCESS: [INSTANCE, 7]}, "open": ["a-1", "a-2"]},
+        "share": {"publickey": KEYS[0], **values.terms_to_wire(TERMS)},
+        "revoke": {"share_id": SHARE.share_id},
         "shutdown": epoch,
         "write": {**epoch, **process, "offset": 4096, "end": True},
     }
@@ -227,6 +238,19 @@ def _replies() -> list[Sample]:
         "doctor": {"findings": [{"name": "state folder", "ok": True, "text": "0700", "remedy": ""}]},
         "terminate": values.report_to_wire(REPORT),
         "lease": {"epoch": EPOCH},
+        "share": {
+            "share": values.share_to_wire(SHARE),
+            "ip": "192.0.2.7",
+            "shell_port": 40001,
+            "control_port": 40002,
+            "stdin_port": 40003,
+            "iopub_port": 40004,
+            "hb_port": 40005,
+            "serverkey": KEYS[1],
+            "host": "b007b007",
+            "hostname": "desk",
+        },
+        "shares": {"shares": [values.share_to_wire(SHARE)]},
         "write": {"offset": 4101},
     }
     buffers = {"read": [bytes(buffer) for buffer in data]}

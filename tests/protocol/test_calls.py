@@ -93,7 +93,7 @@ def test_new_epoch_sorts_the_calls_c59() -> None:
     """What can be repeated is sent to the new server; of the rest the outcome is not known."""
     calls = _opened(*METHODS)
     due = calls.on_new_epoch(50.0)
-    assert set(_ids(due.over)) == {"forget", "signal", "terminate", "resize", "shutdown"}
+    assert set(_ids(due.over)) == {"forget", "signal", "terminate", "resize", "share", "revoke", "shutdown"}
     assert {"start", "write", "read", "info", "lease"} <= set(_ids(due.again))
     assert len(due.over) + len(due.again) == len(METHODS)
     assert len(calls) == len(due.again)

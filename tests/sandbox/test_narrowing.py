@@ -74,7 +74,7 @@ def asked(
     **more: Any,
 ) -> Permissions | None:
     known = {**PROFILES, **{one.name: one for one in own}}
-    return permissions_for(intent, ceiling=ceiling, profiles=known, place=place, **more)
+    return permissions_for(intent, ceilings=(ceiling,), profiles=known, place=place, **more)
 
 
 def confined(*words: Any, **more: Any) -> Permissions:
@@ -139,7 +139,7 @@ def test_no_wish_widens_what_the_server_allows(
         assert is_no_more(got.output_bytes, most_bytes)
     assert got.require_limits >= ceiling.require_limits
     assert got.allow_debug <= ceiling.allow_debug
-    assert got.base_env_policy == ceiling.env_policy
+    assert got.base_env_policies == (ceiling.env_policy,)
 
 
 def is_no_more(value: int | None, most: int | None) -> bool:
@@ -349,8 +349,8 @@ def test_home_that_cannot_be_seen_is_elsewhere() -> None:
 
 def test_variables_of_the_server_itself_are_shaped_by_the_ceiling() -> None:
     """The variables of a server that confines are not a client's to take; of one that does not, they are."""
-    assert confined(SandboxIntent("read-only"), WORKSPACE).base_env_policy == WORKSPACE.env_policy
-    assert confined(SandboxIntent("read-only"), FULL).base_env_policy is None
+    assert confined(SandboxIntent("read-only"), WORKSPACE).base_env_policies == (WORKSPACE.env_policy,)
+    assert confined(SandboxIntent("read-only"), FULL).base_env_policies == ()
 
 
 def test_deepest_place_decides() -> None:

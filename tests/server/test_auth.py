@@ -1,25 +1,42 @@
-"""Who may come in, and what a peer may see."""
+"""Who may come in, and under which name."""
 
 import os
 
 import pytest
+import zmq
+from zmq.utils import z85
 
-from execzmq.server.auth import Peer, judge, peer_of
+from execzmq.server.access import OWNER, PLAIN_OWNER
+from execzmq.server.auth import Admission, judge
+from execzmq.server.guard import Guard
+from execzmq.server.lines import Lines
+from execzmq.server.shares import ShareBook
+from tests.shares import share
 
-OWNER = Peer("owner", "owner")
-OBSERVER = Peer("share", "observer")
+SHARE = share()
+KEY = z85.decode(SHARE.publickey)
+KEYS = {KEY: SHARE.share_id}
+STRANGER = z85.decode(zmq.curve_keypair()[0])
 
 
 def ask(
-    domain: bytes = b"ipc", address: bytes = b"localhost:7:7:99", mechanism: bytes = b"NULL"
+    domain: bytes = b"ipc", address: bytes = b"localhost:7:7:99", mechanism: bytes = b"NULL", *key: bytes
 ) -> list[bytes]:
     """Return a ZAP request as libzmq sends it."""
-    return [b"1.0", b"1", domain, address, b"", mechanism]
+    return [b"1.0", b"1", domain, address, b"", mechanism, *key]
 
 
-def test_the_server_s_own_user_comes_in_as_owner() -> None:
-    """The address that libzmq names is that of SO_PEERCRED."""
-    assert judge(ask(), uid=7)[2:5] == [b"200", b"OK", b"owner"]
+@pytest.mark.parametrize(
+    ("request_", "name"),
+    [
+        (ask(), OWNER.user_id),  # the address that libzmq names is that of SO_PEERCRED
+        (ask(b"tcp", b"192.0.2.7", b"CURVE", KEY), SHARE.share_id),
+        (ask(b"tcp-plain", b"192.0.2.7"), PLAIN_OWNER.user_id),
+    ],
+)
+def test_who_comes_in_gets_a_name(request_: list[bytes], name: str) -> None:
+    """The server's own user, the holder of a share, and anybody where the user has asked for that."""
+    assert judge(request_, 7, KEYS)[2:5] == [b"200", b"OK", name.encode()]
 
 
 @pytest.mark.parametrize(
@@ -32,11 +49,18 @@ def test_the_server_s_own_user_comes_in_as_owner() -> None:
         ask(domain=b""),
         ask(domain=b"tcp"),
         ask(mechanism=b"PLAIN"),
+        ask(b"ipc", b"localhost:8:7:99", b"CURVE", KEY),
+        ask(b"tcp", b"192.0.2.7", b"CURVE", STRANGER),
+        ask(b"tcp", b"192.0.2.7", b"CURVE", b""),
+        ask(b"tcp", b"192.0.2.7", b"CURVE"),
+        ask(b"tcp", b"192.0.2.7", b"PLAIN", KEY),
+        ask(b"tcp", b"localhost:7:7:99"),
+        ask(b"tcp-plain", b"192.0.2.7", b"CURVE", KEY),
     ],
 )
 def test_everyone_else_is_refused(request_: list[bytes]) -> None:
-    """Another user, an unnamed one, another domain or mechanism gets 400 and no name."""
-    answer = judge(request_, uid=7)
+    """Another user, an unnamed one, another key, domain or mechanism gets 400 and no name."""
+    answer = judge(request_, 7, KEYS)
     assert answer[2] == b"400"
     assert answer[4] == b""
 
@@ -44,38 +68,32 @@ def test_everyone_else_is_refused(request_: list[bytes]) -> None:
 @pytest.mark.parametrize("request_", [[], [b"1.0"], [b"2.0", b"1", b"ipc", b":7:7:1", b"", b"NULL"]])
 def test_what_is_no_zap_request_gets_no_judgement(request_: list[bytes]) -> None:
     """A message of another version or shape is not guessed at."""
-    assert judge(request_, uid=os.getuid()) == []
+    assert judge(request_, os.getuid(), KEYS) == []
 
 
 def test_only_known_names_are_peers() -> None:
-    """An id that ZAP never gave names nobody."""
-    assert peer_of("owner") == OWNER
-    assert peer_of(None) is None
-    assert peer_of("somebody") is None
+    """An id that ZAP never gave names nobody, nor does one whose share has ended."""
+    now = 1500.0
+    book = ShareBook()
+    book.add(SHARE)
+    guard = Guard(b"key", "e1", book, Lines(), lambda: now)
+    assert (guard.peer_of("owner"), guard.peer_of("network")) == (OWNER, PLAIN_OWNER)
+    assert guard.peer_of(None) is None
+    assert guard.peer_of("somebody") is None
+    peer = guard.peer_of(SHARE.share_id)
+    assert peer is not None
+    assert (peer.role, peer.share, peer.way) == ("observer", SHARE, "curve")
+    assert guard.is_current(peer)
+    now = 2000.0
+    assert guard.peer_of(SHARE.share_id) is None
+    assert not guard.is_current(peer)
+    assert guard.is_current(OWNER)
 
 
-def test_a_role_may_what_those_below_it_may() -> None:
-    """The roles are ordered."""
-    assert OWNER.may("observer")
-    assert OWNER.may("owner")
-    assert not OBSERVER.may("operator")
-
-
-@pytest.mark.parametrize("topic", [b"p.", b"p.abc.", b"p.abc.stdout", b"s.status", b"w." + b"x" * 16])
-def test_an_owner_may_follow_everything(topic: bytes) -> None:
-    """All processes, the server, and a welcome of its own."""
-    assert OWNER.may_subscribe(topic)
-
-
-@pytest.mark.parametrize(
-    "topic", [b"", b"p", b"x.", b"w.", b"w.short", b"w." + b"x" * 100, b"p." + b"x" * 200]
-)
-def test_what_is_no_topic_is_refused(topic: bytes) -> None:
-    """Nobody follows everything by an empty topic, nor others' welcomes by a short one."""
-    assert not OWNER.may_subscribe(topic)
-
-
-def test_an_observer_follows_nothing_by_itself() -> None:
-    """Only what a share names, which this version has none of."""
-    assert not OBSERVER.may_subscribe(b"p.abc.")
-    assert OBSERVER.may_subscribe(b"w." + b"x" * 16)
+def test_keys_are_set_as_a_whole() -> None:
+    """Whoever is not among them any more does not come in."""
+    admission, other = Admission(), share()
+    admission.allow([SHARE, other])
+    assert len(admission.keys) == 2
+    admission.allow([other])
+    assert admission.keys == {z85.decode(other.publickey): other.share_id}

@@ -10,9 +10,9 @@ import pytest
 from execzmq.errors import ProcessNotFound
 from execzmq.protocol.methods import METHODS
 from execzmq.protocol.wire import DELIMITER, Codec
-from execzmq.server import auth, dispatch
-from execzmq.server.auth import Peer
+from execzmq.server.access import Peer
 from execzmq.server.dispatch import Caller, Reply
+from execzmq.server.guard import Guard
 from execzmq.settings import MAX_CONTENT, MAX_NESTING, REPLIES_PER_SESSION, REPLY_KEPT
 from tests.server.desk import EPOCH, KEY, ROUTING, Desk
 
@@ -111,7 +111,7 @@ async def test_a_repeat_is_answered_where_the_client_is_now_c64(desk: Desk, hand
     await desk.settled()
     assert [routing for _, routing, _ in desk.sent] == [[b"elsewhere"]]
     assert handler.calls == 1
-    assert desk.dispatcher._routes == {}
+    assert desk.dispatcher._pending._routes == {}
 
 
 async def test_the_same_id_of_another_session_is_another_request(desk: Desk, handler: Counting) -> None:
@@ -185,7 +185,7 @@ async def test_a_method_belongs_to_one_socket(desk: Desk, handler: Counting) -> 
 
 async def test_a_role_may_not_more(desk: Desk, handler: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table's role decides, before anything is looked at or remembered."""
-    monkeypatch.setattr(dispatch, "peer_of", lambda user: Peer(str(user), "observer"))
+    monkeypatch.setattr(Guard, "peer_of", lambda guard, user: Peer(str(user), "observer"))
     desk.ask("forget", FORGET, user="share")
     assert desk.error() == "PermissionRefused"
     assert handler.calls == 0
@@ -198,7 +198,7 @@ async def test_a_session_belongs_to_who_made_it(
     desk: Desk, handler: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another identity cannot speak in its name, nor take its answers."""
-    monkeypatch.setattr(dispatch, "peer_of", lambda user: Peer(str(user), "owner"))
+    monkeypatch.setattr(Guard, "peer_of", lambda guard, user: Peer(str(user), "owner"))
     msg_id = desk.ask("forget", FORGET, user="a")
     desk.answer()
     desk.ask("forget", FORGET, user="b", msg_id=msg_id)
@@ -212,7 +212,6 @@ async def test_whom_zap_did_not_name_is_not_served(desk: Desk, handler: Counting
     assert desk.sent == []
     assert handler.calls == 0
     assert desk.dispatcher.statistics["unreadable"] == 1
-    assert auth.peer_of(None) is None
 
 
 def _cut(frames: list[Any]) -> list[Any]:

@@ -19,7 +19,7 @@ from execzmq.protocol.wire import DELIMITER, Codec, split
 from execzmq.server import handlers
 from execzmq.server.context import Context, Identity
 from tests.commands import words
-from tests.server.desk import EPOCH, KEY, ROUTING, Desk
+from tests.server.desk import EPOCH, KEY, ROUTING, Desk, FakeSharing
 from tests.support import deadline
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -52,6 +52,9 @@ RIGHT: dict[str, dict[str, Any]] = {
     "claim_keyboard": {"process_id": "p", "take_over": True},
     "release_keyboard": {"process_id": "p"},
     "lease": {"seconds": 30.0, "cursors": {}, "open": []},
+    "share": {"publickey": "k" * 40, "role": "observer", "processes": ["p"], "expires": 60.0},
+    "shares": {},
+    "revoke": {"share_id": "none"},
     "shutdown": {"epoch": EPOCH},
     "write": {"epoch": EPOCH, "process_id": "p", "offset": 0, "end": False},
 }
@@ -134,9 +137,10 @@ class Rig:
             request_shutdown=lambda: None,
             statistics=dict,
             clock=time.monotonic,
+            sharing=FakeSharing(),  # type: ignore[arg-type]  # all of it that handlers use
         )
         self.backend = backend
-        self.desk = Desk(handlers.bind(context), sessions)
+        self.desk = Desk(handlers.bind(context), sessions, context.sharing.book)
         self.turns = 0
         self.expected: Counter[str] = Counter()
         self.replies: Counter[str] = Counter()

@@ -18,7 +18,7 @@ from execzmq.settings import MIB, PAGES_PER_CLIENT
 from tests.commands import all_events, python, words
 from tests.factories import open_local
 from tests.raw import start_content
-from tests.server.desk import EPOCH, Desk
+from tests.server.desk import EPOCH, Desk, FakeSharing
 
 
 class Rig:
@@ -35,8 +35,9 @@ class Rig:
             request_shutdown=self._shut_down,
             statistics=lambda: {"n": 1},
             clock=time.monotonic,
+            sharing=FakeSharing(),  # type: ignore[arg-type]  # all of it that handlers use
         )
-        self.desk = Desk(handlers.bind(self.context), sessions)
+        self.desk = Desk(handlers.bind(self.context), sessions, self.context.sharing.book)
 
     def _shut_down(self) -> None:
         self.shut_down += 1

@@ -22,12 +22,12 @@ def watched_by_hand(topics: list[bytes], process_id: str) -> bool:
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(TOPICS), st.integers(3, 5))))
 def test_interest_is_what_zeromq_would_deliver(steps: list[tuple[bool, bytes, int]]) -> None:
     """After any subscriptions and ends of them, a process is watched exactly if a message would arrive."""
-    seen = Interest()
-    there: list[tuple[bytes, int]] = []
+    seen: Interest[int] = Interest()
+    there: set[tuple[bytes, int]] = set()
     for begins, topic, connection in steps:
         if begins:
             seen.add(topic, connection)
-            there.append((topic, connection))
+            there.add((topic, connection))
         elif (topic, connection) in there:
             seen.remove(topic, connection)
             there.remove((topic, connection))
@@ -39,7 +39,7 @@ def test_interest_is_what_zeromq_would_deliver(steps: list[tuple[bool, bytes, in
 def test_no_more_is_remembered_than_is_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that starts one command after the other under one subscription costs no memory."""
     monkeypatch.setattr(interest, "_MOST_VERDICTS", 10)
-    watched = Interest()
+    watched: Interest[int] = Interest()
     watched.add(b"p.a-", 3)
     for number in range(100):
         assert watched.watches(f"a-{number}")
@@ -48,28 +48,50 @@ def test_no_more_is_remembered_than_is_of_use(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_end_of_what_never_was_changes_nothing() -> None:
-    """libzmq reports the end of refused subscriptions too."""
-    interest = Interest()
+    """Nobody ends a subscription of another's: neither by saying so, nor by having asked for it in vain."""
+    interest: Interest[int] = Interest()
     interest.remove(b"p.a.", 3)
     interest.add(b"p.a.", 3)
     interest.remove(b"p.b.", None)
+    interest.remove(b"p.a.", None)
+    interest.remove(b"p.a.", 4)
     assert interest.watches("a")
 
 
-def test_an_end_without_a_connection_is_booked_to_one_that_has_the_topic() -> None:
-    """When a connection goes, libzmq names the topics and not the connection."""
-    interest = Interest()
+def test_connections_that_have_gone_are_looked_for() -> None:
+    """When one goes, libzmq names the topics and not the connection."""
+    interest: Interest[int] = Interest()
     interest.add(b"p.a.", 3)
     interest.add(b"p.a.", 4)
-    interest.remove(b"p.a.", None)
+    interest.sweep(lambda connection: connection == 4)
     assert interest.watches("a")
-    interest.remove(b"p.a.", None)
+    interest.sweep(lambda _: False)
     assert not interest.watches("a")
+    assert len(interest) == 0
+
+
+def test_a_second_subscription_to_a_topic_is_none() -> None:
+    """So it is for libzmq, which reports one end of the two."""
+    interest: Interest[int] = Interest()
+    interest.add(b"p.a.", 3)
+    interest.add(b"p.a.", 3)
+    interest.remove(b"p.a.", 3)
+    assert not interest.watches("a")
+
+
+def test_very_many_refused_subscriptions_are_too_many() -> None:
+    """libzmq keeps each of them, as long as their connection lives."""
+    interest: Interest[int] = Interest()
+    assert not any(interest.refused(3) for _ in range(MAX_TOPICS))
+    assert interest.refused(3)
+    assert not interest.refused(4)
+    interest.sweep(lambda connection: connection == 4)
+    assert not interest.refused(3)
 
 
 def test_a_connection_has_a_bound_of_its_own() -> None:
     """One that asks for too much leaves the others their room."""
-    interest = Interest()
+    interest: Interest[int] = Interest()
     for number in range(MAX_TOPICS):
         interest.add(b"p.%d." % number, 3)
     assert not interest.has_room(3)

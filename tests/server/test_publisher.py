@@ -20,7 +20,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.now = 1000.0
         self.sent: list[tuple[bytes, Message]] = []
-        self.interest = Interest()
+        self.interest: Interest[int] = Interest()
         self.codec = Codec(b"k", "server")
         self.publisher = Publisher(self.codec, self._keep, self.interest, lambda: self.now)
         spec = spec_of(ExecParams(argv=(b"x",)), "p1", 7, b"/", 1 << 20, "s", "d", 0.0)

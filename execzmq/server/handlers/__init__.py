@@ -12,7 +12,7 @@ from typing import Any
 
 from execzmq.server.context import Context
 from execzmq.server.dispatch import Caller, Handler, Later, Reply
-from execzmq.server.handlers import about, control, processes, stdin
+from execzmq.server.handlers import about, control, processes, sharing, stdin
 
 _Function = Callable[[Context, Caller, Any, Sequence[Any]], "Reply | Later | Awaitable[Reply]"]
 
@@ -34,6 +34,9 @@ HANDLERS: dict[str, _Function] = {
     "claim_keyboard": control.claim_keyboard,
     "release_keyboard": control.release_keyboard,
     "lease": control.lease,
+    "share": sharing.share,
+    "shares": sharing.shares,
+    "revoke": sharing.revoke,
     "shutdown": control.shutdown,
     "write": stdin.write,
 }

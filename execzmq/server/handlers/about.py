@@ -56,18 +56,16 @@ def info(context: Context, caller: Caller, request: Nothing, buffers: Sequence[A
         host=identity.host,
         role=caller.peer.role,
         started_at=identity.started_at,
-        statistics=context.statistics(),
+        statistics={} if caller.peer.is_guest else context.statistics(),
     )
     return Reply(server_info_to_wire(described))
 
 
-def profiles(context: Context, caller: Caller, request: Nothing, buffers: Sequence[Any]) -> Awaitable[Reply]:
+def profiles(context: Context, caller: Caller, request: Nothing, buffers: Sequence[Any]) -> Reply:
     """Describe the permission profiles."""
 
-    async def answer() -> Reply:
-        return Reply({"profiles": [profile_to_wire(one) for one in await context.backend.profiles()]})
-
-    return answer()
+    described = context.backend.offer.describe(caller.peer.sandbox)
+    return Reply({"profiles": [profile_to_wire(one) for one in described]})
 
 
 def doctor(context: Context, caller: Caller, request: Nothing, buffers: Sequence[Any]) -> Awaitable[Reply]:

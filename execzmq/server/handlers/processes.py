@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from execzmq.backends.local_process import LocalProcess
@@ -15,11 +16,14 @@ from execzmq.process.reading import page_of
 from execzmq.protocol.fields import plain
 from execzmq.protocol.values import process_info_to_wire
 from execzmq.server import requests
+from execzmq.server.access import check_started_id
 from execzmq.server.context import Context
 from execzmq.server.dispatch import Caller, Later, Reply
 from execzmq.server.pages import entries_of
+from execzmq.server.views import seen_entry, seen_failure, seen_info
 from execzmq.settings import MIB
 from execzmq.types.params import ExecParams
+from execzmq.types.results import ProcessInfo
 
 _ROOM_POLL = 1.0
 _LIST_BYTES = MIB
@@ -32,8 +36,8 @@ def start(
     context: Context, caller: Caller, request: requests.Start, buffers: Sequence[Any]
 ) -> Reply | Later | Awaitable[Reply]:
     """Start a command, or answer as before where the same request comes again."""
-    params = _params(request, buffers)
-    preparing = context.backend.prepare(params)
+    params = _params(context, caller, request, buffers)
+    preparing = context.backend.prepare(params, caller.peer.sandbox)
     if preparing is not None:
         return _start_confined(context, caller.session, params, preparing)
     process, starting, repeated = context.backend.begin(params, caller.session)
@@ -55,21 +59,28 @@ def explain(
     context: Context, caller: Caller, request: requests.Explain, buffers: Sequence[Any]
 ) -> Awaitable[Reply]:
     """Tell what a start would become."""
-    params = _params(request, buffers)
+    params = _params(context, caller, request, buffers)
 
     async def answer() -> Reply:
-        explained = await context.backend.explain(params)
+        explained = await context.backend.explain(params, caller.peer.sandbox)
         return Reply({**explained, "sandbox": plain(explained["sandbox"])})
 
     return answer()
 
 
-def _params(request: requests.Explain, buffers: Sequence[Any]) -> ExecParams:
+def _params(
+    context: Context, caller: Caller, request: requests.Explain, buffers: Sequence[Any]
+) -> ExecParams:
+    peer, process_id = caller.peer, request.process_id
+    check_started_id(peer, process_id, process_id is not None and context.sharing.book.reserves(process_id))
     if (request.stdin == "data") != bool(buffers):
         raise InvalidRequest(
             "start: stdin 'data' and one buffer belong together", fields={"stdin": "no buffer"}
         )
-    return request.params(bytes(buffers[0]) if buffers else b"")
+    params = request.params(bytes(buffers[0]) if buffers else b"")
+    if process_id is None and peer.role == "operator" and peer.share is not None:
+        return replace(params, process_id=peer.share.prefix + context.backend.new_process_id())
+    return params
 
 
 def _started(process: ManagedProcess, repeated: bool) -> Reply:
@@ -87,9 +98,10 @@ def _started(process: ManagedProcess, repeated: bool) -> Reply:
 def list_processes(context: Context, caller: Caller, request: requests.List, buffers: Sequence[Any]) -> Reply:
     """Describe processes, as many as one message carries well."""
     described, size = [], 0
-    following = context.backend.table.after(request.after)
+    sees = caller.peer.sees
+    following = (one for one in context.backend.table.after(request.after) if sees(one.process_id))
     for process in following:
-        info = process.info()
+        info = _seen(caller, process.info())
         described.append(process_info_to_wire(info))
         size += _INFO_BYTES + len(info.cwd) + sum(map(len, info.argv)) + len(str(info.failure or ""))
         if size > _LIST_BYTES:
@@ -99,7 +111,12 @@ def list_processes(context: Context, caller: Caller, request: requests.List, buf
 
 def describe(context: Context, caller: Caller, request: requests.Describe, buffers: Sequence[Any]) -> Reply:
     """Describe the process of that id or name."""
-    return Reply({"process": process_info_to_wire(context.backend.table.find(request.id_or_name).info())})
+    process = context.backend.table.find(request.id_or_name, caller.peer.sees)
+    return Reply({"process": process_info_to_wire(_seen(caller, process.info()))})
+
+
+def _seen(caller: Caller, info: ProcessInfo) -> ProcessInfo:
+    return seen_info(info) if caller.peer.role == "observer" else info
 
 
 def read(
@@ -135,16 +152,17 @@ def _room(context: Context, caller: Caller, request: requests.Read) -> int:
 def _page(
     context: Context, caller: Caller, request: requests.Read, process: ManagedProcess, max_bytes: int
 ) -> Reply:
-    log, result = process.log, process.result
+    log, result, is_observer = process.log, process.result, caller.peer.role == "observer"
     by_file = request.by_file and caller.peer.role == "owner"
     page = page_of(process, request.after_seq, max_bytes, by_file=by_file)
     buffers = [memoryview(page.buffer)] if page.buffer else []
     for buffer in buffers:
         context.pages.sent(caller.session, caller.connection, caller.msg_id, buffer)
+    entries = entries_of(page)
     content = {
         "process_id": process.process_id,
         "instance": process.instance,
-        "events": entries_of(page),
+        "events": list(map(seen_entry, entries)) if is_observer else entries,
         "next_seq": page.next_seq,
         "first_seq": log.first_seq,
         "last_seq": log.last_seq,
@@ -152,7 +170,7 @@ def _page(
         "closed": process.life.is_over,
         "exit_code": result.exit_code if result else None,
         "signal": result.signal if result else None,
-        "failure": process.failure,
+        "failure": seen_failure(process.failure) if is_observer else process.failure,
         "dropped_bytes": dict(log.dropped),
     }
     if page.place is not None:
@@ -178,12 +196,13 @@ def wait(
     handle = context.process(request.process_id, caller.session, request.instance)
     process = handle.require()
     if process.life.is_over or (request.until == "exited" and process.life.has_exited):
-        return Reply({"process": process_info_to_wire(process.info())})
-    return _wait(handle, request)
+        return Reply({"process": process_info_to_wire(_seen(caller, process.info()))})
+    return _wait(caller, handle, request)
 
 
-async def _wait(handle: LocalProcess, request: requests.Wait) -> Reply:
-    return Reply({"process": process_info_to_wire(await handle.wait(request.until, request.timeout))})
+async def _wait(caller: Caller, handle: LocalProcess, request: requests.Wait) -> Reply:
+    info = await handle.wait(request.until, request.timeout)
+    return Reply({"process": process_info_to_wire(_seen(caller, info))})
 
 
 def forget(context: Context, caller: Caller, request: requests.Forget, buffers: Sequence[Any]) -> Reply:

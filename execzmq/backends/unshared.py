@@ -1,0 +1,28 @@
+"""Own what a backend without a server answers to whoever would share it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from execzmq.errors import InvalidState
+from execzmq.types.sharing import ShareInfo, ShareTerms
+
+
+class Unshared:
+    """The part of `ExecBackend` that needs a server."""
+
+    async def share(self, terms: ShareTerms, output: Path) -> ShareInfo:
+        """Refuse to."""
+        raise _no_server()
+
+    async def shares(self) -> list[ShareInfo]:
+        """Describe the shares: there are none."""
+        return []
+
+    async def revoke(self, share_id: str) -> None:
+        """Refuse to."""
+        raise _no_server()
+
+
+def _no_server() -> InvalidState:
+    return InvalidState("only a server can be shared: `execzmq.connect()` gives a client of one")

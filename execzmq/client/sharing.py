@@ -1,0 +1,77 @@
+"""Own how a client shares its server: the key pair of the new holder, which only the new file has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from execzmq import connection
+from execzmq.client.core import Connection
+from execzmq.connection import ConnectionInfo, share_id_of, write_connection_file
+from execzmq.errors import Conflict, ConnectionFailed, ExecZMQError, InvalidRequest
+from execzmq.protocol.values import share_from_wire, terms_to_wire
+from execzmq.types.sharing import ShareInfo, ShareTerms
+
+
+async def share(link: Connection, terms: ShareTerms, output: Path) -> ShareInfo:
+    """Make a share, and write the connection file of its holder.
+
+    Cancelling it leaves a share at most whose file nobody has; it ends by itself.
+
+    Raises:
+        Conflict: there is a file of that name. ConnectionFailed: it cannot be written; nothing is shared.
+        RequestRejected: the server's own error.
+    """
+    _check_new(output)
+    publickey, secretkey = (key.decode() for key in zmq.curve_keypair())
+    answer = await link.call("share", {"publickey": publickey, **terms_to_wire(terms)})
+    made = share_from_wire(answer.content["share"])
+    try:
+        write_connection_file(output, _file_of(answer.content, made, publickey, secretkey))
+    except (ConnectionFailed, OSError) as error:
+        with contextlib.suppress(ExecZMQError):
+            await link.call("revoke", {"share_id": made.share_id})
+        if isinstance(error, ConnectionFailed):
+            raise
+        raise ConnectionFailed(f"{output} cannot be written: {error.strerror}; nothing is shared") from None
+    return made
+
+
+def _check_new(output: Path) -> None:
+    if os.path.lexists(output):
+        raise Conflict(f"{output} exists already: choose another name, or remove it", file=str(output))
+
+
+def _file_of(content: dict[str, Any], made: ShareInfo, publickey: str, secretkey: str) -> ConnectionInfo:
+    ports = ("shell_port", "control_port", "iopub_port", "stdin_port", "hb_port")
+    return ConnectionInfo(
+        transport="tcp",
+        ip=content["ip"],
+        key="",
+        host=content["host"],
+        hostname=content["hostname"],
+        role=made.role,
+        curve_serverkey=content["serverkey"],
+        curve_publickey=publickey,
+        curve_secretkey=secretkey,
+        **{name: content[name] for name in ports},
+    )
+
+
+def id_of(share: str | os.PathLike[str]) -> str:
+    """Return the id of a share, given as that or as a connection file: a path, or a name of one that exists.
+
+    Raises:
+        ConnectionFailed: the file cannot be used. InvalidRequest: it is not that of a share.
+    """
+    text = os.fspath(share)
+    if isinstance(share, str) and "/" not in text and not os.path.exists(text):
+        return text
+    info = connection.load(text)
+    if not info.curve_publickey:
+        raise InvalidRequest(f"{text} is not the file of a share: `execzmq shares` lists the ids")
+    return share_id_of(info.curve_publickey)

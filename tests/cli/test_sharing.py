@@ -1,0 +1,138 @@
+"""`share`, `shares` and `revoke`, and `serve` on the network."""
+
+import json
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from execzmq.cli.text import age
+from execzmq.connection import load
+from execzmq.types.sizes import parse_duration
+from tests.cli.shell import execzmq, read_until, running
+
+HERE = ("--name", "box", "--ip", "127.0.0.1")
+
+
+@pytest.mark.slow
+def test_a_file_is_handed_out_used_and_taken_back(tmp_path: Path) -> None:
+    """Whoever has it sees what it allows; by its id or by a copy it ends."""
+    path = tmp_path / "watch.json"
+    with running("serve", *HERE) as server:
+        assert server.stderr is not None
+        read_until(server.stderr.fileno(), b"ready; clients")
+        execzmq("start", "--on", "box", "--name", "train", "--", "sh", "-c", "echo epoch 1; sleep 60")
+        execzmq("start", "--on", "box", "--name", "other", "--", "sleep", "60")
+        done = execzmq("share", "--on", "box", "--process", "train", "--expires", "8h", "--output", str(path))
+        assert done.returncode == 0, done.stderr
+        share_id = done.stdout.decode().strip()
+        assert re.fullmatch(r"[0-9a-f]{12}", share_id)
+        assert f"lets an observer in at 127.0.0.1:{load(path).shell_port} until" in done.stderr.decode()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+        seen = execzmq("ps", "--on", str(path)).stdout.decode()
+        assert "train" in seen
+        assert "other" not in seen
+        assert "epoch" not in seen
+        assert execzmq("logs", "--on", str(path), "train").stdout == b"epoch 1\n"
+        refused = execzmq("run", "--on", str(path), "--", "id")
+        assert (refused.returncode, refused.stdout) == (125, b"")
+        assert b"an observer's" in refused.stderr
+        assert execzmq("kill", "--on", str(path), "train").returncode == 125
+
+        listed = execzmq("shares", "--on", "box").stdout.decode().splitlines()
+        assert listed[0].split()[:2] == ["ID", "ROLE"]
+        assert listed[1].split()[:3] == [share_id, "observer", "7h"]
+        (entry,) = json.loads(execzmq("shares", "--on", "box", "--json").stdout)
+        assert (entry["share_id"], entry["role"], len(entry["processes"])) == (share_id, "observer", 1)
+
+        again = execzmq("share", "--on", "box", "--process", "train", "--output", str(path))
+        assert (again.returncode, b"exists already" in again.stderr) == (125, True)
+        assert execzmq("revoke", "--on", "box", str(path)).returncode == 0
+        gone = execzmq("ps", "--on", str(path))
+        assert gone.returncode == 125
+        assert b"its last share may have ended" in gone.stderr
+        twice = execzmq("revoke", "--on", "box", share_id)
+        assert (twice.returncode, b"no share" in twice.stderr) == (125, True)
+
+
+@pytest.mark.slow
+def test_an_operator_s_sandbox_is_named(tmp_path: Path) -> None:
+    """By the options that `run` has; a folder is one of the server's machine."""
+    root, path = tmp_path / "w", tmp_path / "operate.json"
+    root.mkdir()
+    with running("serve", *HERE) as server:
+        assert server.stderr is not None
+        read_until(server.stderr.fileno(), b"ready; clients")
+        words = ("--role", "operator", "--root", "w", "--output", str(path))
+        done = execzmq("share", "--on", "box", *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        (entry,) = json.loads(execzmq("shares", "--on", "box", "--json").stdout)
+        assert entry["sandbox"]["workspace_roots"] == [str(root)]
+        assert f"workspace-write {root}" in execzmq("shares", "--on", "box").stdout.decode()
+        line = f"echo x > {root}/x && pwd"
+        ran = execzmq("run", "--on", str(path), "--cwd", str(root), "--", "sh", "-c", line)
+        assert (ran.returncode, ran.stdout) == (0, f"{root}\n".encode()), ran.stderr
+        assert (root / "x").read_text() == "x\n"
+        assert execzmq("run", "--on", str(path), "--root", "/etc", "--", "true").returncode == 125
+
+
+@pytest.mark.slow
+def test_the_default_server_is_started_to_be_shared(tmp_path: Path) -> None:
+    """It listens from its first share on, and does not end for want of work while one is in force."""
+    try:
+        done = execzmq("share", "--role", "owner", "--output", str(tmp_path / "me.json"))
+        assert done.returncode == 0, done.stderr
+        ran = execzmq("run", "--on", str(tmp_path / "me.json"), "--", "echo", "me")
+        assert ran.stdout == b"me\n"
+    finally:
+        execzmq("shutdown")
+
+
+@pytest.mark.slow
+def test_without_curve_it_says_what_that_means() -> None:
+    """And names the file that leads there."""
+    with running("serve", *HERE, "--transport", "tcp", "--insecure") as server:
+        assert server.stderr is not None
+        said = read_until(server.stderr.fileno(), b"can read all output[^\n]*\n").decode()
+        path = re.search(r"whoever has (\S+) is you", said)
+        assert path is not None
+        assert execzmq("run", "--on", path[1], "--", "echo", "x").stdout == b"x\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("share",), b"--output"),
+        (("share", "--output", "f", "--expires", "soon"), b"is no time"),
+        (("share", "--output", "f", "--role", "king"), b"king"),
+        (("revoke",), b"ID-OR-FILE"),
+        (("revoke", "./none.json"), b"none.json"),
+        (("serve", "--insecure"), b"--transport tcp"),
+        (("serve", "--name", "box", "--transport", "tcp", "--ip", "here"), b"no IP address"),
+    ],
+)
+def test_what_cannot_be_meant_is_said(words: tuple[str, ...], problem: bytes) -> None:
+    """In one line, before anything is begun."""
+    done = execzmq(*words)
+    assert done.returncode == 125
+    assert problem in done.stderr
+    assert not os.path.exists("f")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("45s", 45), ("30m", 1800), ("8h", 28800), ("1.5d", 129600)]
+)
+def test_a_time_has_a_unit(text: str, seconds: float) -> None:
+    """Or is in seconds."""
+    assert parse_duration(text) == seconds
+    assert age(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "h", "8 h", "-1h", "8w", "8H", "1e9d", "٣h"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    """Rather than guessed at."""
+    with pytest.raises(ValueError, match="is no time"):
+        parse_duration(text)
