@@ -8,6 +8,7 @@ import string
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from execzmq.client.remote import RemoteProcess
@@ -22,6 +23,7 @@ from execzmq.errors import ConnectionFailed, ExecZMQError, InvalidState, Process
 from execzmq.settings import VERSION
 from execzmq.types.params import EnvPolicy, ExecParams
 from execzmq.types.results import ProcessInfo, ProfileInfo, ServerInfo
+from execzmq.types.sharing import ShareInfo, ShareTerms
 
 _ALPHABET = string.ascii_letters + string.digits
 
@@ -166,6 +168,22 @@ class ClusterBackend:
         """
         raise InvalidState("the servers of a Dask cluster end with it: close the cluster")
 
+    async def share(self, terms: ShareTerms, output: Path) -> ShareInfo:
+        """Refuse: a connection file is that of one server.
+
+        Raises:
+            InvalidState: always.
+        """
+        raise _no_sharing()
+
+    async def shares(self) -> list[ShareInfo]:
+        """Describe the shares: a cluster has none."""
+        return []
+
+    async def revoke(self, share_id: str) -> None:
+        """Refuse, as `share` does."""
+        raise _no_sharing()
+
     async def aclose(self) -> None:
         """Close all connections; idempotent. What runs goes on; the Dask client is its maker's to close."""
         await self._placer.aclose()
@@ -207,6 +225,12 @@ def _there(params: ExecParams, process_id: str, offer: Offer) -> ExecParams:
         policy = EnvPolicy(set={name.encode(): value.encode() for name, value in offer["devices"].items()})
     cwd = offer["cwd"] if params.cwd is None else params.cwd
     return replace(params, process_id=process_id, cwd=cwd, env_policy=policy)
+
+
+def _no_sharing() -> InvalidState:
+    return InvalidState(
+        "a cluster is shared by its scheduler's address: connect with a Dask client of your own"
+    )
 
 
 def _not_found(id_or_name: str) -> ProcessNotFound:

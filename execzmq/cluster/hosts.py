@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,10 +11,14 @@ from typing import Any, cast
 
 from execzmq import connection
 from execzmq.client.remote import RemoteBackend
+from execzmq.client.sharing import new_keys
 from execzmq.cluster.dask import Dask
-from execzmq.cluster.working import Offer, describe
-from execzmq.connection import ConnectionInfo
-from execzmq.errors import ConnectionFailed, ExecZMQError
+from execzmq.cluster.working import Offer, admit, describe
+from execzmq.connection import ConnectionInfo, share_id_of
+from execzmq.errors import ConnectionFailed, ExecZMQError, from_wire
+
+_GOODBYE = 1.0
+"""Seconds for the answer to the last word."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -24,11 +29,21 @@ class Host:
         id: of its server.
         name: of the host.
         backend: its server.
+        share_id: of the share by which this client is let in; empty on its own host.
     """
 
     id: str
     name: str
     backend: RemoteBackend
+    share_id: str = ""
+
+    async def aclose(self) -> None:
+        """Give the share back, if the server is there, and close the connection."""
+        if self.share_id and self.backend.is_up:
+            with contextlib.suppress(ExecZMQError, TimeoutError):
+                async with asyncio.timeout(_GOODBYE):
+                    await self.backend.revoke(self.share_id)
+        await self.backend.aclose()
 
 
 class Hosts:
@@ -80,12 +95,20 @@ class Hosts:
 
     async def _open(self, offer: Offer) -> Host:
         info = await self._info(offer)
-        return Host(offer["server"], offer["host"], await RemoteBackend.open(info))
+        share_id = share_id_of(info.curve_publickey) if info.curve_publickey else ""
+        return Host(offer["server"], offer["host"], await RemoteBackend.open(info), share_id)
 
     async def _info(self, offer: Offer) -> ConnectionInfo:
+        """Return how to reach a server: by its file on this host, else by tcp with keys of this client's."""
         if offer["place"] == connection.host_id():
             return connection.load(offer["file"])
-        raise ConnectionFailed(f"the server of {offer['host']} listens there alone")
+        publickey, secretkey = new_keys()
+        answers: list[dict[str, Any]] = await self._dask.run([offer["worker"]], admit, self._name, publickey)
+        if not answers:
+            raise ConnectionFailed(f"the worker {offer['worker']} of {offer['host']} does not answer")
+        if "error" in answers[0]:
+            raise from_wire(answers[0]["error"])
+        return ConnectionInfo(**{**answers[0], "curve_secretkey": secretkey})
 
     async def _offers(self) -> dict[str, Offer]:
         """Return what one worker of each host says of it, by the ids of the servers."""
@@ -117,7 +140,7 @@ async def _close(opening: Iterable[asyncio.Task[Host]]) -> None:
         task.cancel()
         await asyncio.wait((task,))
         if not task.cancelled() and task.exception() is None:
-            await task.result().backend.aclose()
+            await task.result().aclose()
 
 
 def _warn(host: str, error: BaseException) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import pickle
 from collections.abc import MutableMapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from distributed import Nanny, Scheduler, Worker
+from distributed.comm.addressing import get_address_host
 from distributed.diagnostics.plugin import NannyPlugin
 
 from execzmq.cluster.hosting import HostServer, name_of
@@ -79,5 +81,9 @@ async def _name(member: Nanny | Worker) -> str:
 
 
 def _options(member: Nanny | Worker) -> tuple[str, ...]:
-    """Return where the server is to listen once somebody on another host wants it."""
-    return ()
+    """Return where the server listens once a client on another host wants it: where Dask reaches the host."""
+    host = get_address_host(member.address)
+    try:
+        return ("--ip", str(ipaddress.ip_address(host)))
+    except ValueError:  # a name, or a place in this program: the server finds its address itself
+        return ()

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from dataclasses import asdict
 from typing import Any, TypedDict
 
 from distributed import Worker, get_worker
@@ -17,6 +18,7 @@ from execzmq.client.remote import RemoteBackend
 from execzmq.cluster.hosting import connection_file, here, id_of
 from execzmq.errors import ConnectionFailed, ExecZMQError, ProcessNotFound, RequestTimeout, to_wire
 from execzmq.settings import LONG_POLL
+from execzmq.types.sharing import DAY, ShareTerms
 
 DEVICES = (
     "CUDA_VISIBLE_DEVICES",
@@ -28,6 +30,9 @@ DEVICES = (
 """Variables by which a worker is given devices: a command that has its slot has them too."""
 _PATIENCE = 30.0
 """Seconds for which a host's server may be away while a slot is held for a command of its."""
+
+SHARE_SECONDS = 366 * DAY
+"""How long a client is let in that does not say when it goes; the server mostly ends before."""
 
 
 class Offer(TypedDict):
@@ -89,6 +94,21 @@ async def describe(name: str, dask_worker: Worker) -> dict[str, Any]:
     """Answer a client that asks for this host's server: an offer, or the error under `error`."""
     try:
         return {**offer_of(dask_worker, name)}
+    except ExecZMQError as error:
+        return {"error": to_wire(error)}
+
+
+async def admit(name: str, publickey: str, dask_worker: Worker) -> dict[str, Any]:
+    """Let a client on another host in, as an owner; answer with the way in, or the error under `error`.
+
+    The secret key stays with the client: nothing that opens a server passes through the cluster.
+    """
+    try:
+        backend = await RemoteBackend.open(here(name))
+        try:
+            return asdict((await backend.admit(ShareTerms("owner", expires=SHARE_SECONDS), publickey))[1])
+        finally:
+            await backend.aclose()
     except ExecZMQError as error:
         return {"error": to_wire(error)}
 
