@@ -89,6 +89,16 @@ class AsyncClusterClient(AsyncClient):
         super().__init__(backend)
         self._cluster = backend
 
+    @property
+    def cluster(self) -> ClusterBackend:
+        """The cluster itself.
+
+        Raises:
+            ClientClosed: after `aclose`.
+        """
+        _ = self.backend
+        return self._cluster
+
     @options_from(ClusterRunOptions)
     async def run(self, args: Command, **options: Unpack[ClusterRunOptions]) -> CompletedProcess:
         """Run a command where there is room, as `AsyncClient.run` does; its time begins when it is started.
@@ -98,7 +108,7 @@ class AsyncClusterClient(AsyncClient):
             ServerLost: its host is lost; known within 20 seconds.
         """
         resources = options.pop("resources", None)
-        return await self._run(_Slot(self._open_cluster(), resources), run_plan(args, options, None))
+        return await self._run(_Slot(self.cluster, resources), run_plan(args, options, None))
 
     @options_from(ClusterStartOptions)
     async def start(self, args: Command, **options: Unpack[ClusterStartOptions]) -> AsyncClusterProcess:
@@ -111,7 +121,7 @@ class AsyncClusterClient(AsyncClient):
         """
         resources = options.pop("resources", None)
         params = start_params(args, options, None)
-        return AsyncClusterProcess(await self._open_cluster().place(params, resources))
+        return AsyncClusterProcess(await self.cluster.place(params, resources))
 
     async def attach(self, id_or_name: str) -> AsyncClusterProcess:
         """Find a process on any host, as `AsyncClient.attach` does.
@@ -119,7 +129,7 @@ class AsyncClusterClient(AsyncClient):
         Raises:
             ProcessNotFound: no host that can be reached has it.
         """
-        return AsyncClusterProcess(await self._open_cluster().find(id_or_name))
+        return AsyncClusterProcess(await self.cluster.find(id_or_name))
 
     @options_from(ClusterRunOptions)
     async def map(
@@ -138,7 +148,7 @@ class AsyncClusterClient(AsyncClient):
         """
         resources = options.pop("resources", None)
         plans = [run_plan(args, options, None) for args in commands]
-        cluster = self._open_cluster()
+        cluster = self.cluster
         with Bar(len(plans), shown=progress) as bar:
             async with asyncio.TaskGroup() as group:
                 tasks = [
@@ -159,11 +169,6 @@ class AsyncClusterClient(AsyncClient):
 
     async def _run(self, slot: _Slot, plan: Plan) -> CompletedProcess:
         return await runs.run(slot, plan, self._runs)
-
-    def _open_cluster(self) -> ClusterBackend:
-        """Return the backend; raise `ClientClosed` after `aclose`."""
-        _ = self.backend
-        return self._cluster
 
 
 class _Slot:

@@ -63,6 +63,11 @@ class ClusterBackend:
         await dask.register(ExecServer())
         return cls(dask, about)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether a command has no place yet."""
+        return self._placer.is_waiting
+
     def new_process_id(self) -> str:
         """Return an id that no other process has."""
         self._processes += 1

@@ -68,27 +68,33 @@ class HostServer:
         self._name = name
         self._options = tuple(options)
         self._hold: Hold | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Hold the server, and start it where none runs.
+        """Hold the server, and start it where none runs; return when it is ready, whoever called first.
 
         Raises:
             ConnectionFailed, RequestTimeout: it could not be started.
         """
-        info = await asyncio.to_thread(self._ensure)
-        self._keeping = asyncio.create_task(self._keep(info))
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+        await asyncio.shield(self._opening)
 
     async def aclose(self) -> None:
         """Hold it no more; where nobody does any longer, wait for its end. Idempotent."""
-        keeping, self._keeping = self._keeping, None
-        if keeping is not None:
-            keeping.cancel()
-            await asyncio.wait((keeping,))
+        for task in (self._opening, self._keeping):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
         hold, self._hold = self._hold, None
         info = launch.running(self._name)
         if hold is not None and hold.let_go() and info is not None:
             await _ended(info.pid, END_SECONDS)
+
+    async def _open(self) -> None:
+        info = await asyncio.to_thread(self._ensure)
+        self._keeping = asyncio.create_task(self._keep(info))
 
     def _ensure(self) -> ConnectionInfo:
         path = _pipe(self._name)

@@ -33,6 +33,11 @@ class Placer:
         self._telling: set[asyncio.Task[None]] = set()
         self._revision = 0
 
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether a command has no place yet."""
+        return bool(self._slots) and bool(self._waiting)
+
     async def place(self, process_id: str, resources: Mapping[str, float] | None) -> Offer:
         """Wait for the first offer of a worker that has the resources free, and holds them from now on.
 

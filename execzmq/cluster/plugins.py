@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import pickle
 from collections.abc import MutableMapping
@@ -17,6 +19,7 @@ from execzmq.cluster.scheduling import Placements
 
 _servers: MutableMapping[Nanny | Worker, HostServer] = WeakKeyDictionary()
 """The hold of each nanny, and of each worker without one, of this program."""
+_telling: set[asyncio.Task[None]] = set()
 
 
 class ExecServer(NannyPlugin):
@@ -45,9 +48,10 @@ async def dask_setup(server: Any) -> None:
     if isinstance(server, Scheduler):
         await server.register_scheduler_plugin(Placements(), idempotent=True)
     elif isinstance(server, Worker) and server.nanny is not None:
-        plugin = pickle.dumps(ExecServer())
-        async with server.rpc(str(server.nanny)) as nanny:  # its address, whatever the annotation says
-            await nanny.plugin_add(plugin=plugin, name=ExecServer.name)
+        # A nanny answers only when its worker has started.
+        task = asyncio.create_task(_tell_nanny(server))
+        _telling.add(task)
+        task.add_done_callback(_telling.discard)
     elif isinstance(server, Nanny | Worker):
         await _hold(server)
 
@@ -58,15 +62,20 @@ async def dask_teardown(server: Any) -> None:
         await _let_go(server)
 
 
+async def _tell_nanny(worker: Worker) -> None:
+    with contextlib.suppress(OSError):  # it ends, and this worker with it
+        async with worker.rpc(str(worker.nanny)) as nanny:  # its address, whatever the annotation says
+            await nanny.plugin_add(plugin=pickle.dumps(ExecServer()), name=ExecServer.name)
+
+
 async def _hold(member: Nanny | Worker) -> None:
-    if member in _servers:  # a preload and a plugin, or two clients that register at a time
-        return
-    _servers[member] = server = HostServer(await _name(member), _options(member))
+    name = name_of((await member.scheduler.identity())["id"])
+    # A preload and a plugin may ask for it, or two clients that register at a time.
+    server = _servers.setdefault(member, HostServer(name, _options(member)))
     try:
         await server.open()
     except BaseException:
-        del _servers[member]
-        await server.aclose()
+        await _let_go(member)
         raise
 
 
@@ -74,10 +83,6 @@ async def _let_go(member: Nanny | Worker) -> None:
     server = _servers.pop(member, None)
     if server is not None:
         await server.aclose()
-
-
-async def _name(member: Nanny | Worker) -> str:
-    return name_of((await member.scheduler.identity())["id"])
 
 
 def _options(member: Nanny | Worker) -> tuple[str, ...]:

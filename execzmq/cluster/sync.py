@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
-from typing import Any, Unpack, cast
+from collections.abc import Iterable
+from typing import Unpack
 
 import distributed
 
+from execzmq.client.aio import AsyncClient
 from execzmq.client.arguments import Command
 from execzmq.client.portal import LoopThread
 from execzmq.client.run import CompletedProcess
@@ -39,9 +40,15 @@ class ClusterProcess(Process):
 class ClusterClient(Client):
     """Runs commands on the hosts of a Dask cluster; see `AsyncClusterClient`, whose methods these are."""
 
-    def __init__(self, client: AsyncClusterClient, portal: LoopThread) -> None:
+    def __init__(self, client: AsyncClient, portal: LoopThread) -> None:
         super().__init__(client, portal)
+        assert isinstance(client, AsyncClusterClient)
         self._cluster = client
+
+    @property
+    def cluster(self) -> ClusterBackend:
+        """The cluster itself, for coroutines that `portal` runs."""
+        return self._cluster.cluster
 
     @options_from(ClusterRunOptions)
     def run(self, args: Command, **options: Unpack[ClusterRunOptions]) -> CompletedProcess:
@@ -77,8 +84,7 @@ def connect(client: distributed.Client) -> ClusterClient:
     Raises:
         ConnectionFailed: the scheduler does not answer, or a host cannot start its server.
     """
-    opening: Coroutine[Any, Any, AsyncClusterClient] = aconnect(client)
-    return cast(ClusterClient, ClusterClient.open(lambda: opening))
+    return ClusterClient.open(lambda: aconnect(client))
 
 
 async def aconnect(client: distributed.Client) -> AsyncClusterClient:

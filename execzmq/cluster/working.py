@@ -29,7 +29,8 @@ DEVICES = (
 )
 """Variables by which a worker is given devices: a command that has its slot has them too."""
 _PATIENCE = 30.0
-"""Seconds for which a host's server may be away while a slot is held for a command of its."""
+"""Seconds for which a host's server may be away while a slot is held for a command."""
+_AGAIN = 0.2
 
 SHARE_SECONDS = 366 * DAY
 """How long a client is let in that does not say when it goes; the server mostly ends before."""
@@ -79,10 +80,10 @@ async def hold_slot(work: Work) -> None:
     Run once more, after the loss of a worker, it holds nothing where the command runs elsewhere.
 
     Raises:
-        ConnectionFailed: this host has no server.
+        ConnectionFailed: this host has had no server for long.
     """
     worker = get_worker()
-    mine = offer_of(worker, work.name)
+    mine = await _offer(worker, work.name)
     ticket: dict[str, Any] = {"state": "offered"}
     while ticket["state"] == "offered":
         ticket = await worker.scheduler.execzmq_offer(process_id=work.process_id, offer=mine)
@@ -131,6 +132,19 @@ def offer_of(worker: Worker, name: str) -> Offer:
     }
 
 
+async def _offer(worker: Worker, name: str) -> Offer:
+    """Return what is to be said of this host when it has a server, which may be about to start."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _PATIENCE
+    while True:
+        try:
+            return offer_of(worker, name)
+        except ConnectionFailed:
+            if loop.time() > end:
+                raise
+        await asyncio.sleep(_AGAIN)
+
+
 async def _follow(work: Work) -> None:
     """Wait until the command has exited, or its server has been away for long."""
     loop = asyncio.get_running_loop()
@@ -147,4 +161,4 @@ async def _follow(work: Work) -> None:
                 return
             finally:
                 await backend.aclose()
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(_AGAIN)
