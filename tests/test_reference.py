@@ -11,6 +11,7 @@ import execzmq
 from execzmq import errors, settings
 from execzmq.client.arguments import CommonOptions, StartOptions
 from execzmq.client.plan import RunOptions
+from execzmq.client.terms import ShareOptions
 from tests.sources import ROOT
 
 REFERENCE = ROOT / "docs/reference"
@@ -97,6 +98,7 @@ def test_async_twin_has_the_same_methods(blocking: str, twin: str) -> None:
         ("run", RunOptions, CommonOptions),
         ("start", StartOptions, CommonOptions),
         ("Keywords of run, start and Popen", CommonOptions, None),
+        ("Keywords of share", ShareOptions, None),
     ],
 )
 def test_keywords_are_in_the_reference(
@@ -124,6 +126,8 @@ def _shown(value: object) -> str:
         return ", ".join(map(_shown, value))
     if isinstance(value, str):
         return f"`{value}`"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 

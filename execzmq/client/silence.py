@@ -51,9 +51,7 @@ def nobody(info: ConnectionInfo, seconds: float) -> ConnectionFailed:
     """Return the error of a server that a new client has not met."""
     message = f"nobody answers at {info.endpoint('shell')} within {seconds:g} s"
     if info.transport == "tcp":
-        message += (
-            ": the server or its last share may have ended, or something on the way lets nothing through"
-        )
+        message += ": the server or its last share may have ended, or a firewall may stand between"
     return ConnectionFailed(message)
 
 

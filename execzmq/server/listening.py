@@ -76,7 +76,7 @@ class Listening:
                 log.info("listening on tcp no more: nobody may come in")
             self.close()
             return
-        if self.is_open or (self._is_short and _is_short_of(2 * _reserve())):
+        if self.is_open or (self._is_short and _free() < 2 * _reserve()):
             return
         try:
             self.open(wanted)
@@ -87,7 +87,7 @@ class Listening:
 
     def _check(self) -> None:
         """Give up the endpoints while there is hardly a descriptor left: libzmq would try on, and in vain."""
-        if not _is_short_of(_reserve()):
+        if not _is_short():
             self._timer = self._loop.call_later(_LOOK, self._check)
             return
         log.error("descriptors run out: not listening on tcp until there are some; the limit is %d", _limit())
@@ -104,11 +104,19 @@ def _reserve() -> int:
     return min(_RESERVE, _limit() // 4)
 
 
-def _is_short_of(count: int) -> bool:
-    """Tell whether there are fewer descriptors left: the least free number has all below it in use."""
+def _free() -> int:
+    """Return how many descriptors are left."""
+    try:
+        return _limit() - len(os.listdir("/dev/fd"))
+    except OSError:
+        return 0
+
+
+def _is_short() -> bool:
+    """Tell whether hardly any descriptor is left: the least free number has all below it in use."""
     try:
         lowest = os.open("/", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return True
     os.close(lowest)
-    return lowest >= _limit() - count
+    return lowest >= _limit() - _reserve()

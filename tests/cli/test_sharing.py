@@ -1,9 +1,11 @@
 """`share`, `shares` and `revoke`, and `serve` on the network."""
 
+import contextlib
 import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +14,24 @@ from execzmq.cli.text import age
 from execzmq.connection import load
 from execzmq.types.sizes import parse_duration
 from tests.cli.shell import execzmq, read_until, running
+from tests.support import deadline
 
-HERE = ("--name", "box", "--ip", "127.0.0.1")
+
+@contextlib.contextmanager
+def box(*options: str, said: bytes = b"ready; clients") -> Iterator[str]:
+    """Run a server named `box` meanwhile, which has said that; its end ends its processes."""
+    with running("serve", "--name", "box", "--ip", "127.0.0.1", *options) as server:
+        assert server.stderr is not None
+        yield read_until(server.stderr.fileno(), said).decode()
+        assert execzmq("shutdown", "--on", "box").returncode == 0
+        server.wait(deadline(20).left())
 
 
 @pytest.mark.slow
 def test_a_file_is_handed_out_used_and_taken_back(tmp_path: Path) -> None:
     """Whoever has it sees what it allows; by its id or by a copy it ends."""
     path = tmp_path / "watch.json"
-    with running("serve", *HERE) as server:
-        assert server.stderr is not None
-        read_until(server.stderr.fileno(), b"ready; clients")
+    with box():
         execzmq("start", "--on", "box", "--name", "train", "--", "sh", "-c", "echo epoch 1; sleep 60")
         execzmq("start", "--on", "box", "--name", "other", "--", "sleep", "60")
         done = execzmq("share", "--on", "box", "--process", "train", "--expires", "8h", "--output", str(path))
@@ -63,9 +72,7 @@ def test_an_operator_s_sandbox_is_named(tmp_path: Path) -> None:
     """By the options that `run` has; a folder is one of the server's machine."""
     root, path = tmp_path / "w", tmp_path / "operate.json"
     root.mkdir()
-    with running("serve", *HERE) as server:
-        assert server.stderr is not None
-        read_until(server.stderr.fileno(), b"ready; clients")
+    with box():
         words = ("--role", "operator", "--root", "w", "--output", str(path))
         done = execzmq("share", "--on", "box", *words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -94,9 +101,7 @@ def test_the_default_server_is_started_to_be_shared(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_without_curve_it_says_what_that_means() -> None:
     """And names the file that leads there."""
-    with running("serve", *HERE, "--transport", "tcp", "--insecure") as server:
-        assert server.stderr is not None
-        said = read_until(server.stderr.fileno(), b"can read all output[^\n]*\n").decode()
+    with box("--transport", "tcp", "--insecure", said=b"can read all output[^\n]*\n") as said:
         path = re.search(r"whoever has (\S+) is you", said)
         assert path is not None
         assert execzmq("run", "--on", path[1], "--", "echo", "x").stdout == b"x\n"

@@ -1,4 +1,4 @@
-"""Whoever is not let in, or wants more than its share allows: strangers, stolen files, forged frames, floods."""
+"""Whoever is not let in, or wants more than its share allows: strangers, stolen files, frames, floods."""
 
 import asyncio
 import contextlib
@@ -150,7 +150,7 @@ def _pose(local: ConnectionInfo, stolen: ConnectionInfo, operator: ConnectionInf
 
 
 async def test_an_observer_cannot_listen_in_nor_end_what_others_hear(tmp_path: Path) -> None:
-    """Two follow at once, by raw XSUB from two connections: neither is ever given what the other asked for."""
+    """Two follow at once, by raw XSUB: neither is ever given what the other asked for."""
     with serving("t", *HERE) as server:
         async with server.backend() as owner:
             for name in ("one", "two"):

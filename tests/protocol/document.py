@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 from execzmq import settings
-from execzmq.protocol.methods import BROADCASTS, METHODS, Method
+from execzmq.protocol.methods import BROADCASTS, METHODS, Method, reach_of
 from tests.protocol.samples import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
+ROLES = PAGE.with_name("roles.md")
 MARKED = re.compile(r"<!-- from the code: (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
 HEX_WIDTH = 96
 
@@ -31,6 +32,8 @@ BOUNDS: dict[str, tuple[float, str]] = {
     "one argument or variable": (settings.MAX_STRING, "bytes"),
     "subscriptions of one connection": (settings.MAX_TOPICS, ""),
     "client sessions": (settings.SESSIONS, ""),
+    "client sessions of one share that is no owner's": (settings.SHARE_SESSIONS, ""),
+    "requests of one such share that wait": (settings.SHARE_PENDING, ""),
     "answers kept for one session": (settings.REPLIES_PER_SESSION, ""),
     "answers kept in all": (settings.REPLIES_TOTAL, ""),
     "an answer is kept": (settings.REPLY_KEPT, "s"),
@@ -52,6 +55,15 @@ def overview() -> str:
     for name, method in METHODS.items():
         repeat, epoch = "harmless" if method.idempotent else "kept", "yes" if method.epoch else "no"
         rows.append(f"| [`{name}`](#{name}) | {method.socket} | {method.role} | {repeat} | {epoch} |")
+    return "\n".join([*rows, ""])
+
+
+def roles() -> str:
+    """Return what each role may ask of each method."""
+    rows = ["| method | owner | operator | observer |", "|---|---|---|---|"]
+    for name in METHODS:
+        cells = " | ".join(reach_of(role, name) for role in ("owner", "operator", "observer"))
+        rows.append(f"| [`{name}`](protocol.md#{name}) | {cells} |")
     return "\n".join([*rows, ""])
 
 
@@ -107,6 +119,7 @@ PARTS = {
     "overview": overview,
     "broadcasts": broadcasts,
     "bounds": bounds,
+    "roles": roles,
     "example": example,
 }
 
@@ -117,4 +130,5 @@ def renewed(page: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text()))
+    for page in (PAGE, ROLES):
+        page.write_text(renewed(page.read_text()))

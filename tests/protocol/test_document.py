@@ -12,8 +12,9 @@ from execzmq.protocol.wire import Codec
 from execzmq.settings import PROTOCOL_VERSION
 from execzmq.types.params import EnvPolicy, Limits, SandboxIntent
 from execzmq.types.results import ExitResult, ProcessInfo
+from execzmq.types.sharing import ShareInfo
 from tests.protocol import document
-from tests.protocol.document import MARKED, PAGE, PARTS
+from tests.protocol.document import MARKED, PAGE, PARTS, ROLES
 from tests.protocol.samples import KEY, load
 
 TEXT = PAGE.read_text()
@@ -21,11 +22,13 @@ TEXT = PAGE.read_text()
 
 def test_tables_are_those_of_the_code() -> None:
     """Every marked part is what the code gives; `python -m tests.protocol.document` makes it so."""
-    assert {match[1] for match in MARKED.finditer(TEXT)} == set(PARTS)
-    assert document.renewed(TEXT) == TEXT
+    pages = TEXT, ROLES.read_text()
+    assert {match[1] for page in pages for match in MARKED.finditer(page)} == set(PARTS)
+    for page in pages:
+        assert document.renewed(page) == page
 
 
-@pytest.mark.parametrize("cls", [ExitResult, ProcessInfo, EnvPolicy, Limits, SandboxIntent])
+@pytest.mark.parametrize("cls", [ExitResult, ProcessInfo, EnvPolicy, Limits, SandboxIntent, ShareInfo])
 def test_every_field_is_named(cls: type) -> None:
     """No field of a map is missing from the page."""
     missing = [field.name for field in dataclasses.fields(cls) if f"`{field.name}`" not in TEXT]

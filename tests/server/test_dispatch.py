@@ -10,11 +10,13 @@ import pytest
 from execzmq.errors import ProcessNotFound
 from execzmq.protocol.methods import METHODS
 from execzmq.protocol.wire import DELIMITER, Codec
+from execzmq.server import dispatch
 from execzmq.server.access import Peer
 from execzmq.server.dispatch import Caller, Reply
 from execzmq.server.guard import Guard
 from execzmq.settings import MAX_CONTENT, MAX_NESTING, REPLIES_PER_SESSION, REPLY_KEPT
 from tests.server.desk import EPOCH, KEY, ROUTING, Desk
+from tests.shares import share
 
 FORGET = {"process_id": "p"}
 
@@ -339,3 +341,69 @@ async def test_close_leaves_nobody_waiting(desk: Desk, handler: Counting) -> Non
     await desk.dispatcher.close()
     await desk.dispatcher.close()
     assert desk.sent == []
+
+
+# Shares
+
+
+async def test_the_holder_of_a_share_is_answered_without_a_signature(desk: Desk, handler: Counting) -> None:
+    """Over CURVE none is made or looked at; what it does not see does not exist for it."""
+    made = share("operator", "p")
+    desk.book.add(made)
+    desk.ask("forget", FORGET, user=made.share_id)
+    assert desk.answer().content["status"] == "ok"
+    desk.ask("forget", {"process_id": "other"}, user=made.share_id)
+    assert desk.error() == "ProcessNotFound"
+    desk.ask("shutdown", {"epoch": EPOCH}, user=made.share_id)
+    assert desk.error() == "PermissionRefused"
+    assert handler.calls == 1
+    user = made.share_id
+    assert desk.recorded.sessions == [(user, "client-1")]
+    assert desk.recorded.requests == [
+        (user, "forget", "p", ""),
+        (user, "forget", "other", "ProcessNotFound"),
+        (user, "shutdown", "", "PermissionRefused"),
+    ]
+
+
+async def test_a_share_that_has_ended_is_told_so(desk: Desk, handler: Counting) -> None:
+    """At once, whatever it asks, and also where it has been waiting for an answer."""
+    made = share("operator", "p", expires_at=2000.0)
+    desk.book.add(made)
+    handler.gate = asyncio.Event()
+    desk.ask("forget", FORGET, user=made.share_id)
+    desk.now = 2000.0
+    handler.gate.set()
+    await desk.settled()
+    assert desk.error() == "PermissionRefused"
+    desk.ask("list", user=made.share_id)
+    assert desk.error() == "PermissionRefused"
+    desk.give([ROUTING, b"junk"], user=made.share_id)
+    assert desk.sent == []
+
+
+async def test_what_a_guest_holds_up_is_its_own(
+    desk: Desk, handler: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for so much, has so many sessions, and its answers take no room of others'."""
+    monkeypatch.setattr(dispatch, "SHARE_PENDING", 3)
+    monkeypatch.setattr(dispatch, "SHARE_SESSIONS", 2)
+    made = share("operator", "p")
+    desk.book.add(made)
+    handler.gate = asyncio.Event()
+    for _ in range(3):
+        desk.ask("forget", FORGET, user=made.share_id)
+    desk.ask("forget", FORGET, user=made.share_id)
+    assert desk.error() == "LimitExceeded"
+    desk.ask("forget", FORGET, session="own")
+    handler.gate.set()
+    await desk.settled()
+    assert [message.content["status"] for _, _, message in desk.sent] == ["ok"] * 4
+    assert len(desk.answers) == 1
+    desk.sent.clear()
+    handler.gate = None
+    for session, expected in (("2", "ok"), ("3", "error"), ("client-1", "ok")):
+        desk.ask("list", user=made.share_id, session=session)
+        assert desk.answer().content["status"] == expected
+    desk.dispatcher.forget(made.share_id)
+    assert desk.dispatcher._pending._guests == {}
