@@ -10,7 +10,6 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Unpack
 
-from execzmq import connection
 from execzmq.client import popen
 from execzmq.client.aio import AsyncClient
 from execzmq.client.arguments import Command, StartOptions
@@ -18,9 +17,9 @@ from execzmq.client.plan import RunOptions, SubprocessOptions
 from execzmq.client.run import CompletedProcess
 from execzmq.client.signatures import options_from
 from execzmq.client.sync import Client, Process
+from execzmq.environments.model import LOCAL
 from execzmq.errors import ConnectionFailed
 from execzmq.settings import DEFAULT_NAME
-from execzmq.types.backend import ExecBackend
 
 
 class Connecting:
@@ -48,12 +47,16 @@ def connect(name: str | None = None) -> Client:
     """Connect to a server and return a client of one's own; close it, or use it in a `with`.
 
     Args:
-        name: of a server of this user's; with a `/` in it, the path of a connection file; `None` = the
-            default server, which is started where it does not run.
+        name: of an environment, which may be on another machine, else of a server of this user's; with a
+            `/` in it, the path of a connection file; `None` = the default server. Environments' own servers
+            are started where they do not run.
 
     Raises:
-        ConnectionFailed: there is no such server, or it cannot be reached.
+        ConnectionFailed: there is no such environment or server, or it cannot be reached.
+        AuthenticationFailed: it, or ssh, does not let this user in, or may be another one than it was.
+        VersionMismatch: what is there is too old, or this is.
         RequestTimeout: it does not answer.
+        InvalidRequest: a file of environments is wrong, or this version has no such kind of them.
     """
     return Client.open(lambda: _connected(name))
 
@@ -140,24 +143,10 @@ def _is_up(client: Client) -> bool:
 
 
 async def _connected(name: str | None) -> AsyncClient:
-    from execzmq.client.remote import RemoteBackend
+    from execzmq.environments import opening, store
 
-    if name is None or name == DEFAULT_NAME:
-        return AsyncClient(await _default_backend())
-    return AsyncClient(await RemoteBackend.open(connection.load(connection.find(name))))
-
-
-async def _default_backend() -> ExecBackend:
-    from execzmq.client.launch import ensure_server
-    from execzmq.client.remote import RemoteBackend
-
-    try:
-        return await RemoteBackend.open(await ensure_server(DEFAULT_NAME))
-    except ConnectionFailed:  # one that was about to end listened still; a fault of another kind shows again
-        return await RemoteBackend.open(await ensure_server(DEFAULT_NAME))
+    return AsyncClient(await opening.open_environment(store.environment_of(name or DEFAULT_NAME)))
 
 
 async def _local() -> AsyncClient:
-    from execzmq.backends.local import LocalBackend
-
-    return AsyncClient(await LocalBackend.open_private())
+    return await _connected(LOCAL)

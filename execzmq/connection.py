@@ -187,7 +187,7 @@ def load(path: str | Path) -> ConnectionInfo:
         os.close(fd)
     if len(content) > _MAX_FILE:
         raise ConnectionFailed(f"connection file {path} is larger than {_MAX_FILE} bytes")
-    return _parse(path, content)
+    return parse(f"connection file {path}", content)
 
 
 def find(name_or_path: str | Path = DEFAULT_NAME) -> Path:
@@ -369,16 +369,24 @@ def _check_ownership(path: str | Path, status: os.stat_result) -> None:
         raise ConnectionFailed(f"connection file {path} is open to other users: {remedy}")
 
 
-def _parse(path: str | Path, content: bytes) -> ConnectionInfo:
+def parse(origin: str, content: bytes) -> ConnectionInfo:
+    """Check the content of a connection file.
+
+    Args:
+        origin: whose content it is, for errors.
+
+    Raises:
+        ConnectionFailed: it is not what a connection file holds.
+    """
     try:
         loaded = json.loads(content)
     except (ValueError, RecursionError):
-        raise ConnectionFailed(f"connection file {path} is not JSON") from None
+        raise ConnectionFailed(f"{origin} is not JSON") from None
     if not isinstance(loaded, dict):
-        raise ConnectionFailed(f"connection file {path} is not a JSON object")
+        raise ConnectionFailed(f"{origin} is not a JSON object")
     problem = next(_problems(loaded), None)
     if problem is not None:
-        raise ConnectionFailed(f"connection file {path}: {problem}")
+        raise ConnectionFailed(f"{origin}: {problem}")
     known = {one.name for one in fields(ConnectionInfo)}
     return ConnectionInfo(**{name: value for name, value in loaded.items() if name in known})
 

@@ -33,6 +33,7 @@ TOOLS = {
     "slirp4netns": "slirp4netns",
     "sqlite3": "sqlite3",
     "ssh-keygen": "openssh-client",
+    "sshd": "openssh-server",
     "strace": "strace",
     "systemd-analyze": "systemd",
     "tmux": "tmux",
@@ -45,6 +46,8 @@ TOOLS = {
     "zip": "zip",
 }
 """What the tests of sandboxes, of networks and of the service use, and the commands that they confine."""
+LISTENING = ("openssh-server",)
+"""Packages whose service begins to listen where systemd runs: that is for the machine's owner to decide."""
 TOOLS_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 TOOLS_TIMEOUT = 300
 VERSION_CHECK = "import sys; sys.exit(sys.version_info < (3, 11))"
@@ -109,11 +112,11 @@ def install(python: str) -> None:
 
 def find_tools() -> None:
     """Install the tools that are missing, where root can; else say which tests will be skipped."""
-    if missing_packages() and os.geteuid() == 0 and shutil.which("apt-get"):
+    if wanted_packages() and os.geteuid() == 0 and shutil.which("apt-get"):
         add = ["install", "--yes", "--no-install-recommends"]
-        if not apt_get([*add, *missing_packages()]):  # where no lists of packages are there, or old ones
+        if not apt_get([*add, *wanted_packages()]):  # where no lists of packages are there, or old ones
             apt_get(["update"])
-            for name in missing_packages():  # one that is not to be had keeps no other away
+            for name in wanted_packages():  # one that is not to be had keeps no other away
                 apt_get([*add, name])
     if missing_packages():
         print(f"tests will skip what needs these packages, which are not installed: {missing_packages()}")
@@ -123,6 +126,12 @@ def missing_packages() -> list[str]:
     """Return the packages of the tools that are not here."""
     missing = (names for tool, names in TOOLS.items() if not shutil.which(tool, path=TOOLS_PATH))
     return sorted({name for names in missing for name in names.split()})
+
+
+def wanted_packages() -> list[str]:
+    """Return those of the missing packages that may be installed unasked."""
+    has_services = os.path.isdir("/run/systemd/system")
+    return [name for name in missing_packages() if not has_services or name not in LISTENING]
 
 
 def apt_get(words: list[str]) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -132,9 +132,10 @@ async def test_no_such_server_for_async_code() -> None:
                 pass
 
 
-def test_local() -> None:
+@pytest.mark.parametrize("open_client", [execzmq.local, lambda: execzmq.connect("local")])
+def test_local(open_client: Callable[[], execzmq.Client]) -> None:
     """`local` needs no server, and closing it ends its processes."""
-    with execzmq.local() as client:
+    with open_client() as client:
         process = client.start("sleep 60")
         pid = process.info().pid
         assert client.run("echo x").stdout == b"x\n"

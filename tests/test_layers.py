@@ -23,23 +23,25 @@ ALLOWED = {
     "backends": "errors types settings connection aside process keeper sandbox",
     "server": "errors types settings connection zmqloop protocol process keeper sandbox backends",
     "client": "errors types settings connection zmqloop protocol",
-    "api": "errors types settings connection client",
+    "environments": "errors types settings connection client",
+    "api": "errors types settings connection client environments",
     "cluster": "errors types settings connection holders client",
-    "cli": "errors types settings connection holders client api",
+    "cli": "errors types settings connection holders client environments api",
     "__init__": "",
     "__main__": "cli",
 }
 """Top-level module → those of ours that it may import when it is loaded; functions may import more."""
 
 NEVER = {
-    "client": "process keeper sandbox backends server cluster cli",
-    "cluster": "process keeper sandbox backends server protocol cli",
-    "sandbox": "process keeper backends server client cli api protocol",
-    "server": "client cli api",
-    "process": "server client cli api backends protocol",
-    "protocol": "process keeper sandbox backends server client cli api",
-    "keeper": "errors types settings connection zmqloop protocol process sandbox backends server client api "
-    "cli",
+    "client": "process keeper sandbox backends server environments cluster cli",
+    "cluster": "process keeper sandbox backends server environments protocol cli",
+    "environments": "process keeper sandbox server cli api protocol",
+    "sandbox": "process keeper backends server client environments cli api protocol",
+    "server": "client environments cli api",
+    "process": "server client environments cli api backends protocol",
+    "protocol": "process keeper sandbox backends server client environments cli api",
+    "keeper": "errors types settings connection zmqloop protocol process sandbox backends server client "
+    "environments api cli",
 }
 """Top-level module → those of ours that it may not import anywhere, not even inside a function."""
 
@@ -53,6 +55,7 @@ FOREIGN = {
     "sandbox": "zmq rich click psutil",
     "server": "click rich",
     "client": "pydantic rich click psutil jupyter_client jupyter_core distributed dask",
+    "environments": "zmq pydantic rich click psutil jupyter_client jupyter_core distributed dask",
     "api": "pydantic rich click psutil jupyter_client jupyter_core distributed dask",
     "cluster": "zmq pydantic rich click psutil jupyter_client jupyter_core",
     "cli": "zmq pydantic rich psutil jupyter_client jupyter_core distributed dask",
@@ -65,6 +68,9 @@ PURE = (
     "types/",
     "protocol/",
     "cluster/tickets.py",
+    "environments/file.py",
+    "environments/model.py",
+    "environments/ssh_words.py",
     "process/lifecycle.py",
     "process/environ.py",
     "process/index.py",

@@ -60,7 +60,7 @@ class LocalBackend(Unshared):
         self.folder, self.settings, self.offer = folder, settings, Offer(settings.profile)
         self.table, self.readers = ProcessTable(), Readers()
         self.scanner = TreeScanner(0, partial(_scopes_of, self.table))
-        self.base_env, self.base_cwd = dict(os.environb), _own_folder()
+        self.base_env, self.base_cwd = dict(os.environb), _base_folder()
         self.listener: Listener = Nobody()
         self.clock, self.started_at = time.time, time.time()
         self._ended = 0
@@ -248,8 +248,8 @@ class LocalBackend(Unshared):
         await self._starter.wait_started(process)
 
     def cwd_of(self, params: ExecParams) -> bytes:
-        """Return where a command will run."""
-        return self.base_cwd if params.cwd is None else params.cwd
+        """Return where a command will run; what is not absolute is below the base."""
+        return self.base_cwd if params.cwd is None else os.path.join(self.base_cwd, params.cwd)
 
     def take_in(self, process: ManagedProcess) -> None:
         """Add a process to the table; a failed one of its id goes."""
@@ -369,9 +369,11 @@ def _scopes_of(table: ProcessTable) -> list[Scope]:
     return [process.scope for process in table if process.has_begun]
 
 
-def _own_folder() -> bytes:
-    """Return the folder of this process, or one that is always there where it has been removed."""
+def _base_folder() -> bytes:
+    """Return the folder of this process; the user's home where it has none: in the background that is `/`."""
     try:
-        return os.getcwdb()
+        own = os.getcwdb()
     except FileNotFoundError:
-        return b"/"
+        own = b"/"
+    home = os.fsencode(os.path.expanduser("~"))
+    return home if own == b"/" and os.path.isabs(home) and os.path.isdir(home) else own

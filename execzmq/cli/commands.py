@@ -33,6 +33,7 @@ MODULE_OF = {
     "serve": "serving",
     "shutdown": "servers",
     "connections": "servers",
+    "environments": "environments",
     "profiles": "profiles",
     "doctor": "doctoring",
 }

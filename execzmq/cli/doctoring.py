@@ -71,11 +71,25 @@ def _sandboxes(name: str) -> list[Finding]:
 
 
 def _name_of(on: str | None) -> str:
-    """Return the name of the server that is looked at, also where its connection file's path was given."""
+    """Return the name of the server here that is looked at, also of one whose connection file was named."""
     if on is None or "/" not in on:
-        return on or settings.DEFAULT_NAME
+        return _server_here(on or settings.DEFAULT_NAME) or settings.DEFAULT_NAME
     path = Path(on).absolute()
     return path.parent.name if path.name == "connection.json" else path.stem.removeprefix("execzmq-")
+
+
+def _server_here(name: str) -> str | None:
+    """Return the name of the server here that a name means, `None` where that is elsewhere."""
+    from execzmq.environments.model import OwnServer
+    from execzmq.environments.store import find_environment
+
+    try:
+        environment = find_environment(name)
+    except ExecZMQError:  # told by who looks for the server
+        return None
+    if environment is None:
+        return name
+    return environment.place.name if isinstance(environment.place, OwnServer) else None
 
 
 def _here(name: str) -> Iterator[Finding]:
@@ -206,7 +220,6 @@ def _terminals() -> Finding:
 
 
 async def _server(on: str | None) -> list[Finding]:
-    name = on or settings.DEFAULT_NAME
     try:
         async with connected(on) as backend:
             about = await backend.server_info()
@@ -214,9 +227,9 @@ async def _server(on: str | None) -> list[Finding]:
     except ConnectionFailed as error:
         if on is None and not _has_file():
             return [Finding("server", True, "none runs; it is started on first use")]
-        return [Finding("server", False, str(error), _look_into(name))]
+        return [Finding("server", False, str(error), _look_into(on))]
     except ExecZMQError as error:
-        return [Finding("server", False, str(error), _look_into(name))]
+        return [Finding("server", False, str(error), _look_into(on))]
     alive = Finding("server", True, f"{about.name} is alive (pid {about.pid}, version {about.version})")
     if about.version != settings.VERSION:
         remedy = "end it with `execzmq shutdown`; the next start brings the new version"
@@ -228,9 +241,10 @@ def _has_file() -> bool:
     return (connection.state_folder(settings.DEFAULT_NAME) / "connection.json").exists()
 
 
-def _look_into(name: str) -> str:
+def _look_into(on: str | None) -> str:
     try:
-        return f"see {connection.state_folder(name) / LOG_NAME}"
+        name = _server_here(on or settings.DEFAULT_NAME)
+        return f"see {connection.state_folder(name) / LOG_NAME}" if name else "see `execzmq environments`"
     except ExecZMQError:
         return "see `execzmq connections`"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import fields
@@ -23,12 +24,17 @@ COMPLETION_SECONDS = 2.0
 
 
 def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the servers that have a connection file here, and paths once there is a `/`."""
+    """Offer the environments, the servers that have a connection file here, and paths once there is a `/`."""
     from execzmq.client.known import known
+    from execzmq.environments import store
+    from execzmq.errors import ExecZMQError
 
     if "/" in incomplete or incomplete.startswith((".", "~")):
         return [CompletionItem(incomplete, type="file")]
-    return [CompletionItem(one.name) for one in known() if one.name.startswith(incomplete)]
+    names = {one.name for one in known()}
+    with contextlib.suppress(ExecZMQError):
+        names |= {one.name for one in store.known().environments.values() if one.kind != "local"}
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
 def complete_processes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -95,7 +101,7 @@ on_option = click.option(
     metavar="ENV",
     shell_complete=complete_servers,
     is_eager=True,
-    help="Name of a server, or path of a connection file.  [default: your own server]",
+    help="Name of an environment or a server, or path of a connection file.  [default: your own server]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 process_argument = click.argument("process", shell_complete=complete_processes)

@@ -100,8 +100,8 @@ def params_of(backend: ExecBackend, asked: dict[str, Any], **more: Any) -> ExecP
 
     variables, inherit, words = asked["env"], asked["env_policy"], asked["command"]
     names = ("name", "process_id", "cwd", "sandbox", "network", "limits", "timeout")
-    named = {key: asked[key] for key in names} | _places(asked)
     caller = this_process() if backend.is_local else None
+    named = {key: asked[key] for key in names} | _places(asked, is_local=caller is not None)
     options = {**named, "umask": _umask() if caller is not None else None, **more}
     params = start_params([os.fsencode(word) for word in words], options, caller)  # type: ignore[arg-type]  # the keys are its own
     if not variables and inherit is None:
@@ -111,9 +111,9 @@ def params_of(backend: ExecBackend, asked: dict[str, Any], **more: Any) -> ExecP
     return replace(params, env_policy=replace(policy, inherit=inherit or policy.inherit, set=added))
 
 
-def _places(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the roots, of which relative ones are below our folder wherever the command runs, and hosts."""
-    roots = tuple(map(os.path.abspath, asked["roots"]))
+def _places(asked: dict[str, Any], *, is_local: bool) -> dict[str, Any]:
+    """Return the roots, of which relative ones are below our folder where that means anything, and hosts."""
+    roots = tuple(map(os.path.abspath, asked["roots"])) if is_local else asked["roots"]
     return {"workspace_roots": roots, "allowed_hosts": asked["hosts"] or None}
 
 

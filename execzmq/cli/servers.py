@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,14 +14,19 @@ from execzmq.cli import absent, say
 from execzmq.cli.input import readable
 from execzmq.cli.listing import width
 from execzmq.cli.options import json_option, on_option
-from execzmq.cli.session import go, locate
+from execzmq.cli.session import connected, go, locate, place_of
 from execzmq.cli.text import printable, table
 from execzmq.client.known import Known, connection_file, known, left_alone
 from execzmq.connection import ConnectionInfo, host_id
-from execzmq.errors import ConnectionFailed, RequestTimeout
+from execzmq.environments.model import Ssh
+from execzmq.errors import ConnectionFailed, RequestTimeout, ServerLost
+
+if TYPE_CHECKING:
+    from execzmq.client.remote import RemoteBackend
 
 END_SECONDS = 30.0
 """Seconds in which a server that was told to end must be gone."""
+_LOOK_SECONDS = 0.02
 
 
 @click.command("connections", short_help="List servers.")
@@ -78,6 +84,10 @@ def shutdown_command(on: str | None, every: bool) -> int:
 
 
 async def _shutdown(on: str | None) -> int:
+    if isinstance(place_of(on), Ssh):
+        async with connected(on) as backend:
+            await _end_far(backend)
+        return 0
     await _end(await locate(on))
     return 0
 
@@ -124,6 +134,18 @@ async def _end(info: ConnectionInfo) -> None:
     finally:
         if gone is not None:
             os.close(gone)
+
+
+async def _end_far(backend: RemoteBackend) -> None:
+    """End a server whose process cannot be seen from here: it is gone when it answers nobody any more."""
+    with contextlib.suppress(ServerLost):  # it may be quicker than its answer
+        await backend.shutdown()
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            while backend.is_up:  # noqa: ASYNC110  # a connection's end sets no event
+                await asyncio.sleep(_LOOK_SECONDS)
+    except TimeoutError:
+        raise RequestTimeout(f"the server {backend.name} is still ending after {END_SECONDS:g} s") from None
 
 
 def _pidfd(info: ConnectionInfo) -> int | None:

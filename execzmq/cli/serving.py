@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import json
 import logging
 import os
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from execzmq import settings
 from execzmq.cli import held, say
 from execzmq.cli.service import Notifier
 from execzmq.cli.session import go
-from execzmq.errors import Conflict
+from execzmq.errors import Conflict, ConnectionFailed
 
 LOG_LIMIT = settings.MIB
 """Bytes of the log file of a server that runs in the background."""
@@ -93,10 +95,13 @@ END_LIMIT = 120.0
     is_flag=True,
     help="Leave it running in the background once it is ready; its log is server.log in its state folder.",
 )
+@click.option("--lend", type=click.Choice(["start", "running"]), hidden=True)
 @click.option("--while-held", type=click.Path(path_type=Path), hidden=True)
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--lock-fd", type=int, hidden=True)
-def serve_command(name: str, replace: bool, detach: bool, while_held: Path | None, **options: Any) -> int:
+def serve_command(
+    name: str, replace: bool, detach: bool, lend: str | None, while_held: Path | None, **options: Any
+) -> int:
     """Run a server until SIGTERM or SIGINT, which end its processes too; SIGHUP leaves them running.
 
     Its log goes to stderr. Clients find it by its name: `execzmq run --on NAME -- COMMAND`.
@@ -105,6 +110,8 @@ def serve_command(name: str, replace: bool, detach: bool, while_held: Path | Non
         raise click.UsageError("--insecure is about tcp: add --transport tcp, or leave it out")
     lent = [fd for fd in (options.pop("ready_fd"), options.pop("lock_fd")) if fd is not None]
     chosen = settings.Settings(**options)
+    if lend is not None:
+        return go(_lend(name, start=lend == "start"))
     if detach:
         return go(_detach(name, chosen, replace=replace))
     return go(_serve(name, chosen, lent, replace=replace, while_held=while_held))
@@ -125,6 +132,18 @@ async def _detach(name: str, chosen: settings.Settings, *, replace: bool) -> int
     if chosen.idle_timeout is not None:
         words += ["--idle-timeout", str(chosen.idle_timeout)]
     launch.start_in_background(name, [*words, "--replace"] if replace else words)
+    return 0
+
+
+async def _lend(name: str, *, start: bool) -> int:
+    """Print the connection file of a server of this host on one line, for who asks by ssh."""
+    from execzmq.client import launch
+    from execzmq.environments.ssh_words import MARKER
+
+    info = await launch.ensure_server(name) if start else launch.running(name)
+    if info is None:
+        raise ConnectionFailed(f"no server {name} runs there; `execzmq run` and `execzmq start` start one")
+    os.write(1, MARKER + json.dumps(asdict(info)).encode() + b"\n")
     return 0
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from execzmq.cli import absent, say
+from execzmq.environments.model import ConnectionFile, Dask, InPython, OwnServer, Place, Ssh
 from execzmq.errors import ConnectionFailed, InvalidRequest, ProcessNotFound, ServerLost
 from execzmq.settings import DEFAULT_NAME
 
@@ -40,12 +41,15 @@ async def connected(on: str | None, *, start: bool = False) -> AsyncIterator[Rem
     """Open a backend and close it at the end.
 
     Args:
-        on: name of a server or path of a connection file; `None` = the user's default server.
-        start: start the default server where none runs.
+        on: name of an environment or a server, or path of a connection file; `None` = the user's default
+            server.
+        start: start an environment's server where it does not run.
 
     Raises:
         ConnectionFailed: none runs, or it does not answer.
+        AuthenticationFailed, VersionMismatch, RequestTimeout: of another machine.
         ServerLost: it has gone meanwhile; says what to do next, unless the server was to be started.
+        InvalidRequest: a file of environments is wrong, or the environment is not for the command line.
     """
     backend = await _open(on, start=start)
     try:
@@ -53,7 +57,7 @@ async def connected(on: str | None, *, start: bool = False) -> AsyncIterator[Rem
     except ServerLost as error:
         if start:
             raise  # to do the same again would start the command again
-        step = f"start a server by {absent.starters(on)}, then do the same again"
+        step = f"start a server by {_starters(on)}, then do the same again"
         raise ServerLost(f"{error.message}; {step}") from None
     finally:
         await backend.aclose()
@@ -62,36 +66,54 @@ async def connected(on: str | None, *, start: bool = False) -> AsyncIterator[Rem
 async def _open(on: str | None, *, start: bool) -> RemoteBackend:
     from execzmq.client.remote import RemoteBackend
 
+    place = place_of(on)
+    if isinstance(place, Ssh):
+        from execzmq.environments.opening import open_ssh
+
+        return await open_ssh(str(on), place, start=start)
     try:
         return await RemoteBackend.open(await locate(on, start=start))
     except ConnectionFailed:
-        if not start or not _is_default(on):
+        if not start or not isinstance(place, OwnServer):
             raise
     # It may just have ended for want of work.
     return await RemoteBackend.open(await locate(on, start=True))
 
 
+def place_of(on: str | None) -> Place:
+    """Return where `--on` leads; the errors are those of `connected`."""
+    if _is_default(on):
+        return OwnServer(DEFAULT_NAME)
+    assert on is not None
+    from execzmq.client.known import left_alone
+    from execzmq.environments import opening, store
+
+    try:
+        place = store.environment_of(on).place
+    except ConnectionFailed as error:
+        told = absent.left_alone(on) if on in left_alone() else error.message
+        raise ConnectionFailed(told) from None
+    if isinstance(place, InPython):
+        words = "is inside a Python program (`execzmq.local()`): leave --on out, or name a server"
+        raise InvalidRequest(f"environment {on} {words}")
+    if isinstance(place, Dask):
+        raise opening.no_cluster(on, place)
+    return place
+
+
 async def locate(on: str | None, *, start: bool = False) -> ConnectionInfo:
-    """Return how to reach a server; see `connected`."""
+    """Return how to reach a server of this machine, or of a connection file; see `connected`."""
     from execzmq import connection
     from execzmq.client import launch
-    from execzmq.client.known import left_alone
 
-    if _is_default(on):
-        info = await launch.ensure_server() if start else launch.running()
+    place = place_of(on)
+    if isinstance(place, OwnServer):
+        info = await launch.ensure_server(place.name) if start else launch.running(place.name)
         if info is None:
-            raise ConnectionFailed(_no_default())
+            raise ConnectionFailed(_not_running(on, place.name))
         return info
-    assert on is not None
-    try:
-        path = connection.find(on)
-    except ConnectionFailed:
-        if on in left_alone():
-            raise ConnectionFailed(absent.left_alone(on)) from None
-        raise ConnectionFailed(
-            f"no server {on!r} here; `execzmq connections` lists those there are"
-        ) from None
-    info = connection.load(path)
+    assert isinstance(place, ConnectionFile)
+    path, info = place.path, connection.load(place.path)
     if not launch.listens(info):
         raise ConnectionFailed(
             f"the server of {path} has died; what it runs goes on,"
@@ -100,24 +122,36 @@ async def locate(on: str | None, *, start: bool = False) -> ConnectionInfo:
     return info
 
 
-def _no_default() -> str:
-    """Say that there is no default server, and what of one that has died or left its commands."""
+def _not_running(on: str | None, name: str) -> str:
+    """Say that a server does not run, and what of one that has died or left its commands."""
     from execzmq import connection
     from execzmq.client.known import left_alone
 
     info: ConnectionInfo | None
     try:
-        info = connection.load(connection.state_folder(DEFAULT_NAME) / "connection.json")
+        info = connection.load(connection.state_folder(name) / "connection.json")
     except ConnectionFailed:
         info = None
-    if info is None and DEFAULT_NAME in left_alone():
-        return absent.left_alone(DEFAULT_NAME)
+    if info is None and name in left_alone():
+        return absent.left_alone(name)
     if info is None or info.host != connection.host_id():
-        return "no default server runs; `execzmq run` or `execzmq start` starts one"
+        return f"no {name} server runs; `execzmq run` or `execzmq start` starts one"
     return (
-        f"the default server (pid {info.pid}) has died; what it runs goes on,"
-        " and `execzmq run -- true` starts a server that takes that over"
+        f"the {name} server (pid {info.pid}) has died; what it runs goes on,"
+        f" and {_run_on(on)} starts a server that takes that over"
     )
+
+
+def _starters(on: str | None) -> str:
+    """Return the commands that start a server where the one before was, which takes over what it has left."""
+    from execzmq.environments.store import find_environment
+
+    is_named = not _is_default(on) and on is not None and "/" not in on and find_environment(on) is not None
+    return _run_on(on) if is_named else absent.starters(on)
+
+
+def _run_on(on: str | None) -> str:
+    return "`execzmq run -- true`" if _is_default(on) else f"`execzmq run --on {on} -- true`"
 
 
 def _is_default(on: str | None) -> bool:

@@ -11,7 +11,8 @@ import contextlib
 import os
 import secrets
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 
 from execzmq.client.cursors import ToldCursors
@@ -37,6 +38,7 @@ _GREETINGS = frozenset({"lease", "kernel_info"})
 """Requests that may leave before the server's epoch is known."""
 _HEART = 1.0
 """Seconds in which a heart that beats answers."""
+_BUSY = "its heart beats, so it is busy"
 _ALPHABET = string.ascii_letters + string.digits
 
 
@@ -48,6 +50,7 @@ class Connection:
     Attributes:
         session: random id that names this client to the server.
         prefix: what comes before the `-` in the process ids that this client makes.
+        why_down: says why the way to the server is broken; an empty word where that is not known.
         opens_files: whether the server may answer a read with where the output stands on this machine.
         topics: the subscriptions.
         cursors: how far it has read the processes that wait for it; told by its leases.
@@ -56,6 +59,7 @@ class Connection:
     def __init__(self, info: ConnectionInfo) -> None:
         self.info = info
         self.session = secrets.token_hex(8)
+        self.why_down: Callable[[], str] = str
         self.opens_files = False
         self.prefix = _prefix_of(info)
         self._processes = 0
@@ -149,7 +153,7 @@ class Connection:
             raise self._refused
         if self._is_given_up:
             if not listens(self.info):
-                raise lost(UNASKED)
+                raise lost(UNASKED, self.why_down())
             self._await_server()
 
     async def call(
@@ -178,11 +182,7 @@ class Connection:
             if self._phase == "closed":
                 raise
             beats = await self.heart_beats()
-            state = (
-                "its heart beats, so it is busy"
-                if beats
-                else f"nor does its heart beat: {stopped(self.info)}"
-            )
+            state = _BUSY if beats else f"nor does its heart beat: {stopped(self.info)}"
             raise RequestTimeout(f"{error.message}; {state}", beats=beats) from None
 
     def request(
@@ -315,8 +315,8 @@ class Connection:
     def _on_gone(self) -> None:
         if self._phase == "down":
             self._is_given_up = True
-            self._requester.fail_each(lost_with)
-            self.topics.fail_all(lost())
+            self._requester.fail_each(partial(lost_with, reason=self.why_down()))
+            self.topics.fail_all(lost(reason=self.why_down()))
 
     def _on_status(self, epoch: str, _status: str) -> None:
         if self._phase == "ready" and epoch != self.epoch:

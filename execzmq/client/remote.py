@@ -15,6 +15,7 @@ from execzmq.client.core import Connection
 from execzmq.client.follow import Early, Follower
 from execzmq.client.launch import listens
 from execzmq.client.pages import PageGone, page_of
+from execzmq.client.route import Route
 from execzmq.client.silence import stuck
 from execzmq.client.writer import Writer
 from execzmq.connection import ConnectionInfo, folder_is_ours, host_id
@@ -80,15 +81,22 @@ class _Session:
 class RemoteBackend:
     """A server, reached through its connection file; see `ExecBackend`. Made by `open`."""
 
-    def __init__(self, connection: Connection, host: str, name: str) -> None:
+    def __init__(self, connection: Connection, host: str, name: str, route: Route | None) -> None:
         self._connection = connection
         self._name = name
-        self._is_local = _is_local(connection.info, host)
+        self._route = route
+        self._is_local = route is None and _is_local(connection.info, host)
         self._shared = _Session(connection)
 
     @classmethod
-    async def open(cls, info: ConnectionInfo, seconds: float = OPEN_TIMEOUT) -> RemoteBackend:
+    async def open(
+        cls, info: ConnectionInfo, seconds: float = OPEN_TIMEOUT, route: Route | None = None
+    ) -> RemoteBackend:
         """Connect to the server that `info` describes. Cancelling leaves nothing.
+
+        Args:
+            route: by which the server is reached, so that it is on another machine; once this has returned,
+                it is closed with the backend.
 
         Raises:
             ConnectionFailed: nobody listens there, which shows at once, or answers within `seconds`.
@@ -102,6 +110,8 @@ class RemoteBackend:
                 f"no server listens at {info.endpoint('shell')}: its connection file is old"
             )
         connection = Connection(info)
+        if route is not None:
+            connection.why_down = lambda: route.problem
         try:
             about = _about(await connection.open(seconds))
         except BaseException as error:
@@ -109,7 +119,7 @@ class RemoteBackend:
             if isinstance(error, ConnectionFailed) and info.transport == "ipc" and listens(info):
                 raise stuck(info, seconds) from None
             raise
-        backend = cls(connection, str(about.get("host", "")), str(about.get("name", "")))
+        backend = cls(connection, str(about.get("host", "")), str(about.get("name", "")), route)
         connection.opens_files = backend.is_local and _FILES in about.get("features", ())
         return backend
 
@@ -229,7 +239,11 @@ class RemoteBackend:
 
     async def aclose(self) -> None:
         """Close the connection; idempotent. The server and its processes live on."""
-        await self._connection.aclose()
+        try:
+            await self._connection.aclose()
+        finally:
+            if self._route is not None:
+                await self._route.aclose()
 
     def statistics(self) -> dict[str, int]:
         """Return how much this client holds at the moment, and what it refused."""

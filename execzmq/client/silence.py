@@ -15,17 +15,24 @@ UNASKED = "nothing was asked of it"
 REFUSED = "the server refuses this client: its share was revoked or has ended, or its file is out of date"
 
 
-def lost_with(call: PendingCall) -> ServerLost:
-    """Return the error of a request that waited for a server that is gone."""
+def lost_with(call: PendingCall, reason: str) -> ServerLost:
+    """Return the error of a request that waited for a server that is gone; `reason` as for `lost`."""
     if not call.payload.is_sent:
-        return lost(UNASKED)
-    return lost("" if METHODS[call.method].idempotent else f"whether {call.method} was done is not known")
+        return lost(UNASKED, reason)
+    is_safe = METHODS[call.method].idempotent
+    return lost("" if is_safe else f"whether {call.method} was done is not known", reason)
 
 
-def lost(what: str = "") -> ServerLost:
-    """Return the error of who hears nothing more; `what` tells what became of its request."""
+def lost(what: str = "", reason: str = "") -> ServerLost:
+    """Return the error of who hears nothing more.
+
+    Args:
+        what: what became of its request, if it had any.
+        reason: why the way to the server is broken, if that is known.
+    """
     return ServerLost(
-        f"no server has answered for {SERVER_GONE:g} s; {what}{'; ' if what else ''}"
+        f"no server has answered for {SERVER_GONE:g} s{f' ({reason})' if reason else ''};"
+        f" {what}{'; ' if what else ''}"
         "its commands go on, and the next server of its name takes them over"
     )
 

@@ -81,7 +81,7 @@ def test_fault_of_ours_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A fault inside is told in one line with its place; no traceback reaches the user."""
-    monkeypatch.setattr("execzmq.client.launch.running", lambda: 1 / 0)
+    monkeypatch.setattr("execzmq.client.launch.running", lambda _name: 1 / 0)
     assert commands.run(["ps"]) == 125
     err = capfd.readouterr().err
     assert "ZeroDivisionError" in err

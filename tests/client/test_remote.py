@@ -13,6 +13,7 @@ import pytest
 
 from execzmq import settings
 from execzmq.client import remote, writer
+from execzmq.client.aio import AsyncClient
 from execzmq.client.remote import RemoteBackend
 from execzmq.errors import (
     ConnectionFailed,
@@ -305,6 +306,37 @@ async def test_only_an_own_server_here_is_local(
     os.chmod(short_tmp, mode)
     async with opened(server) as backend:
         assert backend.is_local is is_local
+
+
+@pytest.mark.parametrize("fault", ["another host", "an open folder", "a route"])
+async def test_crafted_file_gets_neither_folder_nor_variables(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Whoever hands one a connection file learns nothing of who opens it, whatever it claims."""
+    monkeypatch.setenv("SECRET_OF_MINE", "1")
+    server = FakeServer(short_tmp)
+    server.handlers["start"] = _started
+    if fault == "another host":
+        server.host = "elsewhere"
+    if fault == "an open folder":
+        os.chmod(short_tmp, 0o755)
+    route = _Route() if fault == "a route" else None
+    client = AsyncClient(await RemoteBackend.open(server.info, route=route))
+    await client.start(["true"])
+    await client.aclose()
+    server.close()
+    [asked] = server.asked("start")
+    assert not {name for name in ("cwd", "env", "umask") if asked.content.get(name) is not None}
+    assert b"SECRET_OF_MINE" not in repr(asked.content).encode()
+
+
+class _Route:
+    """A way to a server that is what it says."""
+
+    problem = ""
+
+    async def aclose(self) -> None:
+        """End it."""
 
 
 def _description(process_id: str) -> dict[str, Any]:
