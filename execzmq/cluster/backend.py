@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import string
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from execzmq.types.params import EnvPolicy, ExecParams
 from execzmq.types.results import ProcessInfo, ProfileInfo, ServerInfo
 from execzmq.types.sharing import ShareInfo, ShareTerms
 
+Ender = Callable[[], Awaitable[object]]
 _ALPHABET = string.ascii_letters + string.digits
 
 
@@ -41,8 +42,9 @@ class ClusterBackend:
 
     is_local = False
 
-    def __init__(self, dask: Dask, about: Mapping[str, Any]) -> None:
+    def __init__(self, dask: Dask, about: Mapping[str, Any], on_close: Ender | None) -> None:
         self._dask = dask
+        self._on_close = on_close
         self._about = about
         self._name = name_of(about["id"])
         self._hosts = Hosts(dask, self._name)
@@ -52,16 +54,31 @@ class ClusterBackend:
         self._placed: dict[str, Host] = {}
 
     @classmethod
-    async def open(cls, dask: Dask) -> ClusterBackend:
-        """Have a server on each host of the cluster, and those to come.
+    async def open(cls, dask: Dask, *, start: bool = True, on_close: Ender | None = None) -> ClusterBackend:
+        """Connect.
+
+        Args:
+            start: have a server on each host of the cluster, and those to come.
+            on_close: what else ends with the backend.
 
         Raises:
             ConnectionFailed: the scheduler does not answer, or a host cannot start its server.
         """
         about = await dask.identity()
-        await dask.register(Placements())
-        await dask.register(ExecServer())
-        return cls(dask, about)
+        if start:
+            await dask.register(Placements())
+            await dask.register(ExecServer())
+        return cls(dask, about, on_close)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the servers of its hosts."""
+        return self._name
+
+    @property
+    def is_up(self) -> bool:
+        """Tell whether the Dask client is connected, as far as it has noticed."""
+        return self._dask.is_up
 
     @property
     def is_waiting(self) -> bool:
@@ -165,6 +182,16 @@ class ClusterBackend:
             statistics={"hosts": len(hosts)},
         )
 
+    async def doctor(self) -> list[dict[str, object]]:
+        """Return the findings of every host that can be reached, each with the host's name before its own."""
+        hosts = await self._hosts.all()
+        answers = await asyncio.gather(*(host.backend.doctor() for host in hosts))
+        return [
+            {**finding, "name": f"{host.name}: {finding['name']}"}
+            for host, findings in zip(hosts, answers, strict=True)
+            for finding in findings
+        ]
+
     async def shutdown(self) -> None:
         """Refuse: the servers of a cluster end with its nannies.
 
@@ -191,8 +218,13 @@ class ClusterBackend:
 
     async def aclose(self) -> None:
         """Close all connections; idempotent. What runs goes on; the Dask client is its maker's to close."""
-        await self._placer.aclose()
-        await self._hosts.aclose()
+        try:
+            await self._placer.aclose()
+            await self._hosts.aclose()
+        finally:
+            on_close, self._on_close = self._on_close, None
+            if on_close is not None:
+                await on_close()
 
     async def _any(self) -> Host:
         hosts = await self._hosts.all()

@@ -33,6 +33,11 @@ class Dask:
         scheduler = self._client.scheduler
         return "" if scheduler is None else str(scheduler.address)
 
+    @property
+    def is_up(self) -> bool:
+        """Tell whether the client is connected, as far as it has noticed."""
+        return str(self._client.status) == "running"
+
     async def register(self, plugin: Any) -> None:
         """Have a plugin on the cluster, if it is not there.
 

@@ -87,8 +87,8 @@ async def hold_slot(work: Work) -> None:
     ticket: dict[str, Any] = {"state": "offered"}
     while ticket["state"] == "offered":
         ticket = await worker.scheduler.execzmq_offer(process_id=work.process_id, offer=mine)
-    if ticket["state"] == "started" and ticket["offer"]["server"] == mine["server"]:
-        await _follow(work)
+    if ticket["state"] == "over" or ticket["offer"]["server"] == mine["server"]:
+        await _follow(work)  # of a ticket whose client has gone, too: what it has started may run here
 
 
 async def describe(name: str, dask_worker: Worker) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from distributed import Client, LocalCluster
 
+import execzmq
 from execzmq import cluster, connection
 from execzmq.cluster import ClusterClient
 from execzmq.cluster.hosting import name_of
@@ -247,6 +248,38 @@ def secrets(client: Client) -> dict[str, Any]:
     return {"found": [n for n, text in enumerate(shown) for word in (key, "word-of") if word in text]}
 
 
+def command_line(client: Client) -> dict[str, Any]:
+    """Use the cluster by a name, from a shell and by `connect`."""
+    folder = Path(os.environ["XDG_CONFIG_HOME"]) / "execzmq"
+    folder.mkdir(mode=0o700)
+    address = client.scheduler_info()["address"]
+    (folder / "environments.toml").write_text(f"[hpc]\ndask = '{address}'\n")
+
+    def call(*words: str) -> list[Any]:
+        argv = [sys.executable, "-m", "execzmq", words[0], "--on", "hpc", *words[1:]]
+        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+        return [done.returncode, done.stdout, done.stderr]
+
+    unserved = call("ps")
+    told = {"run": call("run", "--", "sh", "-c", "echo out; echo err >&2; exit 3")}
+    call("start", "--name", "sleeper", "--", "sleep", "60")
+    told["ps"] = call("ps")
+    [info] = json.loads(call("ps", "--json")[1])
+    stopped = call("stop", "sleeper")[0]
+    with execzmq.connect("hpc") as here:
+        connected = here.run("echo from python", text=True).stdout
+    return {
+        **told,
+        "unserved": unserved,
+        "info": [info["name"], info["host"]],
+        "stopped": stopped,
+        "waited": call("wait", "sleeper")[0],
+        "shutdown": call("shutdown"),
+        "doctor": call("doctor")[0],
+        "connected": connected,
+    }
+
+
 def preloads() -> dict[str, Any]:
     """Have all parts by `--preload`; kill the nannies of a host, one after the other."""
     with contextlib.ExitStack() as stack:
@@ -279,6 +312,7 @@ def preloads() -> dict[str, Any]:
 
 
 ON_A_CLUSTER = (
+    command_line,
     everyday,
     errors,
     secrets,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,26 @@ def told(folder: Path, *names: str) -> dict[str, Any]:
 def states() -> list[Path]:
     """Return the state folders of servers that are left."""
     return list(connection.state_folder("x").parent.glob("[!.]*"))
+
+
+def test_the_command_line_and_connect_by_name(short_tmp: Path) -> None:
+    """An environment of the kind `dask` is used as any other; who only looks starts no server."""
+    said = told(short_tmp, "command_line")["command_line"]
+    listing = said.pop("ps")[1].splitlines()
+    status, output, errors = said.pop("unserved")
+    assert (status, len(output.splitlines())) == (0, 1)
+    assert "it has no exec server" in errors
+    assert [line.split()[-2 - bool(n)] for n, line in enumerate(listing)] == ["HOST", os.uname().nodename]
+    assert said == {
+        "run": [3, "out\n", "err\n"],
+        "info": ["sleeper", os.uname().nodename],
+        "stopped": 0,
+        "waited": 128 + signal.SIGTERM,
+        "shutdown": [125, "", "execzmq: the servers of a Dask cluster end with it: close the cluster\n"],
+        "doctor": 0,
+        "connected": "from python\n",
+    }
+    assert states() == []
 
 
 def test_what_one_does_every_day(short_tmp: Path) -> None:
