@@ -16,7 +16,7 @@ from execzmq.cluster.dask import Dask
 from execzmq.cluster.hosting import name_of
 from execzmq.cluster.hosts import Host, Hosts
 from execzmq.cluster.placing import Placer
-from execzmq.cluster.plugins import ExecServer
+from execzmq.cluster.plugins import ExecServer, NoNannyServer
 from execzmq.cluster.scheduling import Placements
 from execzmq.cluster.working import Offer
 from execzmq.errors import ConnectionFailed, ExecZMQError, InvalidState, ProcessNotFound
@@ -68,6 +68,7 @@ class ClusterBackend:
         if start:
             await dask.register(Placements())
             await dask.register(ExecServer())
+            await dask.register(NoNannyServer())
         return cls(dask, about, on_close)
 
     @property

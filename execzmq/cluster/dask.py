@@ -12,6 +12,8 @@ from execzmq.errors import ClientClosed, ConnectionFailed, from_wire
 
 T = TypeVar("T")
 
+_AT_ONCE = 16
+"""Questions that are under way: each has a connection to the scheduler, and more wait here."""
 ANSWER_SECONDS = 10.0
 """Seconds for a worker to answer what is no command."""
 
@@ -21,6 +23,7 @@ class Dask:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._asking = asyncio.Semaphore(_AT_ONCE)
 
     @property
     def id(self) -> str:
@@ -56,7 +59,8 @@ class Dask:
         Raises:
             ConnectionFailed: the scheduler is gone. Conflict: as it says.
         """
-        answer = await self._there(lambda: getattr(self._scheduler(), f"execzmq_{method}")(**fields))
+        async with self._asking:
+            answer = await self._there(lambda: getattr(self._scheduler(), f"execzmq_{method}")(**fields))
         if answer and "ename" in answer:
             raise from_wire(answer)
         return dict(answer or {})

@@ -34,9 +34,15 @@ def name_of(scheduler_id: str) -> str:
     return "dask-" + hashlib.sha256(scheduler_id.encode()).hexdigest()[:16]
 
 
-def id_of(info: ConnectionInfo) -> str:
-    """Return what tells the servers of a cluster apart; all that see one agree on it, and so do its lives."""
-    return hashlib.sha256(f"{info.hostname} {info.host} {info.ip}".encode()).hexdigest()[:16]
+def id_here(name: str, info: ConnectionInfo) -> str:
+    """Return what tells the servers of a cluster apart.
+
+    All who see one agree on it, and its lives have the same; one that begins anew, when all of its host's
+    nannies had gone, has another, as it has other keys.
+    """
+    made = os.stat(_pipe(name))
+    words = f"{info.hostname} {info.host} {info.ip} {made.st_ino} {made.st_mtime_ns}"
+    return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 
 def connection_file(name: str) -> Path:
@@ -99,6 +105,7 @@ class HostServer:
     def _ensure(self) -> ConnectionInfo:
         path = _pipe(self._name)
         for _ in range(_TRIES):
+            connection.private_folder(path.parent)
             if self._hold is None:
                 self._hold = Hold(path)
             try:
@@ -110,7 +117,6 @@ class HostServer:
                 return info
             self._hold.close()  # the server before has removed it in the meantime
             self._hold = None
-            connection.private_folder(path.parent)
         raise ConnectionFailed(f"servers named {self._name!r} come and go; look into {path.parent}")
 
     def _words(self, path: Path) -> tuple[str, ...]:
@@ -130,7 +136,7 @@ class HostServer:
 
 
 def _pipe(name: str) -> Path:
-    return connection.private_folder(connection.state_folder(name)) / "holders"
+    return connection.state_folder(name) / "holders"
 
 
 def _variables() -> dict[bytes, bytes]:

@@ -67,9 +67,10 @@ class Hosts:
         opening = self._opening.get(offer["server"])
         if opening is None:
             opening = self._opening[offer["server"]] = asyncio.create_task(self._open(offer))
+            opening.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait
         try:
             return await asyncio.shield(opening)
-        except ExecZMQError:
+        except Exception:
             if self._opening.get(offer["server"]) is opening:
                 del self._opening[offer["server"]]  # who asks next tries again
             raise
@@ -127,12 +128,14 @@ class Hosts:
 
     async def _drop_all_but(self, offers: Iterable[str]) -> None:
         """Close the connections to servers that are no more: the cluster has let their hosts go."""
-        gone = [
-            id
-            for id, opening in self._opening.items()
-            if id not in offers and opening.done() and not opening.result().backend.is_up
-        ]
+        gone = [id for id, opening in self._opening.items() if id not in offers and _is_down(opening)]
         await _close([self._opening.pop(id) for id in gone])
+
+
+def _is_down(opening: asyncio.Task[Host]) -> bool:
+    if not opening.done():
+        return False
+    return opening.cancelled() or opening.exception() is not None or not opening.result().backend.is_up
 
 
 async def _close(opening: Iterable[asyncio.Task[Host]]) -> None:

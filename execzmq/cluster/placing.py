@@ -12,8 +12,9 @@ from distributed import Future
 
 from execzmq.cluster.dask import Dask
 from execzmq.cluster.scheduling import PREFIX
+from execzmq.cluster.tickets import taken
 from execzmq.cluster.working import Offer, Work, hold_slot
-from execzmq.errors import ClientClosed, ConnectionFailed, ExecZMQError
+from execzmq.errors import ClientClosed, Conflict, ConnectionFailed, ExecZMQError
 
 
 class Placer:
@@ -46,16 +47,20 @@ class Placer:
         Raises:
             Conflict: the id has one already. ConnectionFailed: the scheduler is gone, or has no place.
         """
-        await self._dask.ask("open", process_id=process_id, client=self._client)
+        if process_id in self._waiting or process_id in self._slots:
+            raise taken(process_id)
         waiting: asyncio.Future[Offer] = asyncio.get_running_loop().create_future()
         self._waiting[process_id] = waiting
         try:
+            await self._dask.ask("open", process_id=process_id, client=self._client)
             self._slots[process_id] = self._dask.submit(
                 PREFIX + process_id, resources, hold_slot, Work(process_id, self._name)
             )
             if self._listening is None or self._listening.done():
                 self._listening = asyncio.create_task(self._listen())
             return await waiting
+        except Conflict:
+            raise  # the ticket is another's
         except BaseException:
             self.give_up(process_id)
             raise

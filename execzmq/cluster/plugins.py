@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from distributed import Nanny, Scheduler, Worker
 from distributed.comm.addressing import get_address_host
-from distributed.diagnostics.plugin import NannyPlugin
+from distributed.diagnostics.plugin import NannyPlugin, WorkerPlugin
 
 from execzmq.cluster.hosting import HostServer, name_of
 from execzmq.cluster.scheduling import Placements
@@ -38,6 +38,22 @@ class ExecServer(NannyPlugin):
     async def teardown(self, nanny: Nanny) -> None:
         """Hold it no more; the last one waits for its end."""
         await _let_go(nanny)
+
+
+class NoNannyServer(WorkerPlugin):
+    """Does the same for workers that have no nanny."""
+
+    name = "execzmq"
+    idempotent = True
+
+    async def setup(self, worker: Worker) -> None:
+        """Hold the host's server where no nanny does."""
+        if worker.nanny is None:
+            await _hold(worker)
+
+    async def teardown(self, worker: Worker) -> None:
+        """Hold it no more."""
+        await _let_go(worker)
 
 
 async def dask_setup(server: Any) -> None:

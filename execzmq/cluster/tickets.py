@@ -44,6 +44,12 @@ class Ticket:
         }
 
 
+def taken(process_id: str) -> Conflict:
+    """Return the error of an id whose command is on its way, or runs."""
+    message = f"a command with the id {process_id!r} is on its way or runs; use another id"
+    return Conflict(message, process_id=process_id)
+
+
 class Tickets:
     """All tickets of a cluster, in the order in which they changed."""
 
@@ -61,8 +67,7 @@ class Tickets:
             Conflict: the id has one already.
         """
         if process_id in self._tickets:
-            message = f"a command with the id {process_id!r} is on its way or runs; use another id"
-            raise Conflict(message, process_id=process_id)
+            raise taken(process_id)
         return self._change(Ticket(process_id, client))
 
     def offer(self, process_id: str, offer: Mapping[str, Any]) -> Ticket | None:

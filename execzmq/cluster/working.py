@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 from distributed import Worker, get_worker
 
 from execzmq.client.remote import RemoteBackend
-from execzmq.cluster.hosting import connection_file, here, id_of
+from execzmq.cluster.hosting import connection_file, here, id_here
 from execzmq.errors import ConnectionFailed, ExecZMQError, ProcessNotFound, RequestTimeout, to_wire
 from execzmq.settings import LONG_POLL
 from execzmq.types.sharing import DAY, ShareTerms
@@ -118,11 +118,11 @@ def offer_of(worker: Worker, name: str) -> Offer:
     """Return what is to be said of this host.
 
     Raises:
-        ConnectionFailed: it has no server.
+        ConnectionFailed: it has no server. OSError: that is just ending.
     """
     info = here(name)
     return {
-        "server": id_of(info),
+        "server": id_here(name, info),
         "host": info.hostname or socket.gethostname(),
         "place": info.host,
         "file": str(connection_file(name)),
@@ -139,7 +139,7 @@ async def _offer(worker: Worker, name: str) -> Offer:
     while True:
         try:
             return offer_of(worker, name)
-        except ConnectionFailed:
+        except (ConnectionFailed, OSError):
             if loop.time() > end:
                 raise
         await asyncio.sleep(_AGAIN)

@@ -19,7 +19,8 @@ from distributed import Client, Scheduler, SpecCluster
 from distributed.deploy.spec import ProcessInterface
 
 from execzmq import cluster
-from execzmq.cluster import ClusterClient
+from execzmq.cluster import ClusterClient, hosting
+from execzmq.cluster.hosting import name_of
 from tests.cluster.programs import SLOTS, until
 
 COMMANDS = 200
@@ -63,11 +64,14 @@ class FarWorker(ProcessInterface):
 
 
 def lose(client: Client, folder: Path) -> None:
-    """Kill the worker of the first host in the middle of the work, then have the last host cut off."""
+    """In the middle of the work kill a worker and an exec server, then have the last host cut off."""
     until(lambda: len(list(folder.glob("c*"))) >= COMMANDS // 5)
     addresses = {about["name"]: address for address, about in client.scheduler_info(-1)["workers"].items()}
-    [pid] = client.run(os.getpid, workers=[addresses["far1"]]).values()
-    os.kill(pid, signal.SIGKILL)
+    name = name_of(client.scheduler_info()["id"])
+    [worker] = client.run(os.getpid, workers=[addresses["far1"]]).values()
+    [server] = client.run(lambda: hosting.here(name).pid, workers=[addresses["far2"]]).values()
+    for pid in (worker, server):
+        os.kill(pid, signal.SIGKILL)
     until(lambda: len(list(folder.glob("c*"))) >= 2 * COMMANDS // 5)
     print("ready", flush=True)
 

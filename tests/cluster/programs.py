@@ -311,6 +311,45 @@ def preloads() -> dict[str, Any]:
         return {"echoed": echoed, "same": same, "cause": result.cause, "by": result.asked_by}
 
 
+def workers_come_and_go() -> dict[str, Any]:
+    """Leave a command alone with its slot; let the last worker go, and have another one."""
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as made,
+        Client(made) as client,
+        cluster.connect(client) as here,
+    ):
+        with Client(made.scheduler_address) as other, cluster.connect(other) as there:
+            there.start("sleep 2; touch first")
+        waited = here.run("ls first", text=True).stdout
+        process = here.start(["sleep", "60"])
+        first = server_of(client)
+        made.scale(0)
+        left = process.wait(timeout=30)
+        until(lambda: not client.scheduler_info()["workers"])
+        without = [raised(here.profiles), here.processes()]
+        made.scale(1)
+        again = here.run("echo on", text=True).stdout
+        another = server_of(client)
+        return {
+            "waited": waited,
+            "left": [left.cause, left.asked_by],
+            "without": without,
+            "again": again,
+            "another": first.pid != another.pid and first.key != another.key,
+        }
+
+
+def without_nannies() -> dict[str, Any]:
+    """Use workers that are threads of this program."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as made,
+        Client(made) as client,
+        cluster.connect(client) as here,
+    ):
+        results = here.map([f"echo {n}" for n in range(8)], text=True)
+    return {"stdout": [result.stdout for result in results]}
+
+
 ON_A_CLUSTER = (
     command_line,
     everyday,
@@ -320,7 +359,7 @@ ON_A_CLUSTER = (
     a_worker_is_killed,
     nothing_is_started_late,
 )
-ALONE = (twin, preloads)
+ALONE = (twin, preloads, workers_come_and_go, without_nannies)
 
 
 def main(names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""A cluster of several hosts, of which one loses its worker and one is cut off: all is accounted for."""
+"""A cluster of hosts that lose a worker, a server and their network: every command is accounted for."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ def can_have_hosts() -> None:
 
 
 def test_two_hundred_commands_on_three_hosts(short_tmp: Path) -> None:
-    """One worker is killed, one host cut off: what ran there is said to be lost, the rest is done, once."""
+    """One worker and one server are killed, one host cut off: what ran there is lost, the rest done, once."""
     said, cut = asyncio.run(_work(short_tmp))
     print(f"cluster: all is known {said['ended'] - cut:.1f} s after a host was cut off")
     assert said["hosts"] == ["far1", "far2", "far3"]

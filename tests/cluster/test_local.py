@@ -121,9 +121,18 @@ def test_workers_that_are_killed(short_tmp: Path) -> None:
     assert states() == []
 
 
-def test_coroutines(short_tmp: Path) -> None:
-    """The async client works in the loop of an asynchronous Dask client, and leaves no task there."""
-    assert told(short_tmp, "twin")["twin"] == {
+def test_clusters_of_other_kinds(short_tmp: Path) -> None:
+    """Coroutines in the loop of an asynchronous Dask client; no nannies; workers that come and go."""
+    said = told(short_tmp, "twin", "without_nannies", "workers_come_and_go")
+    assert said["without_nannies"] == {"stdout": [f"{n}\n" for n in range(8)]}
+    assert said["workers_come_and_go"] == {
+        "waited": "first\n",
+        "left": ["terminated", "shutdown"],
+        "without": ["ConnectionFailed", []],
+        "again": "on\n",
+        "another": True,
+    }
+    assert said["twin"] == {
         "stdout": "hi\n",
         "lines": ["there"],
         "cancelled": "CancelledError",
