@@ -23,7 +23,10 @@ PROMISED = {
 LAZINESS = {"annotations", "import_module", "TYPE_CHECKING", "Any"}
 """What `__init__.py` itself needs to be lazy."""
 
-HEAVY = ("pydantic", "jupyter_client", "jupyter_core", "rich", "psutil", "zmq.asyncio", "tornado", "IPython")
+HEAVY = (
+    *("pydantic", "jupyter_client", "jupyter_core", "rich", "psutil", "zmq.asyncio", "tornado", "IPython"),
+    *("distributed", "dask"),
+)
 
 
 def _loaded_by(statement: str) -> set[str]:

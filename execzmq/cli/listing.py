@@ -44,6 +44,9 @@ async def _ps(on: str | None, show_all: bool, as_json: bool) -> int:
     if any(info.sandbox for info in shown):
         cells = ("SANDBOX", *map(_sandbox, shown))
         rows = [(*row[:-1], cell, row[-1]) for row, cell in zip(rows, cells, strict=True)]
+    if any(info.host for info in shown):
+        cells = ("HOST", *(info.host for info in shown))
+        rows = [(*row[:-1], cell, row[-1]) for row, cell in zip(rows, cells, strict=True)]
     for line in table(rows, width()):
         say.listing(line)
     return 0

@@ -18,11 +18,11 @@ from execzmq.cli.session import connected, go, locate, place_of
 from execzmq.cli.text import printable, table
 from execzmq.client.known import Known, connection_file, known, left_alone
 from execzmq.connection import ConnectionInfo, host_id
-from execzmq.environments.model import Ssh
+from execzmq.environments.model import Dask, Ssh
 from execzmq.errors import ConnectionFailed, RequestTimeout, ServerLost
 
 if TYPE_CHECKING:
-    from execzmq.client.remote import RemoteBackend
+    from execzmq.cli.session import Served
 
 END_SECONDS = 30.0
 """Seconds in which a server that was told to end must be gone."""
@@ -84,7 +84,7 @@ def shutdown_command(on: str | None, every: bool) -> int:
 
 
 async def _shutdown(on: str | None) -> int:
-    if isinstance(place_of(on), Ssh):
+    if isinstance(place_of(on), Ssh | Dask):
         async with connected(on) as backend:
             await _end_far(backend)
         return 0
@@ -136,7 +136,7 @@ async def _end(info: ConnectionInfo) -> None:
             os.close(gone)
 
 
-async def _end_far(backend: RemoteBackend) -> None:
+async def _end_far(backend: Served) -> None:
     """End a server whose process cannot be seen from here: it is gone when it answers nobody any more."""
     with contextlib.suppress(ServerLost):  # it may be quicker than its answer
         await backend.shutdown()

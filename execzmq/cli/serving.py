@@ -11,12 +11,13 @@ import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
 
 from execzmq import settings
-from execzmq.cli import say
+from execzmq.cli import held, say
 from execzmq.cli.service import Notifier
 from execzmq.cli.session import go
 from execzmq.errors import Conflict, ConnectionFailed
@@ -95,9 +96,12 @@ END_LIMIT = 120.0
     help="Leave it running in the background once it is ready; its log is server.log in its state folder.",
 )
 @click.option("--lend", type=click.Choice(["start", "running"]), hidden=True)
+@click.option("--while-held", type=click.Path(path_type=Path), hidden=True)
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--lock-fd", type=int, hidden=True)
-def serve_command(name: str, replace: bool, detach: bool, lend: str | None, **options: Any) -> int:
+def serve_command(
+    name: str, replace: bool, detach: bool, lend: str | None, while_held: Path | None, **options: Any
+) -> int:
     """Run a server until SIGTERM or SIGINT, which end its processes too; SIGHUP leaves them running.
 
     Its log goes to stderr. Clients find it by its name: `execzmq run --on NAME -- COMMAND`.
@@ -108,8 +112,9 @@ def serve_command(name: str, replace: bool, detach: bool, lend: str | None, **op
     chosen = settings.Settings(**options)
     if lend is not None:
         return go(_lend(name, start=lend == "start"))
-    work = _detach(name, chosen, replace=replace) if detach else _serve(name, chosen, lent, replace=replace)
-    return go(work)
+    if detach:
+        return go(_detach(name, chosen, replace=replace))
+    return go(_serve(name, chosen, lent, replace=replace, while_held=while_held))
 
 
 async def _detach(name: str, chosen: settings.Settings, *, replace: bool) -> int:
@@ -142,11 +147,14 @@ async def _lend(name: str, *, start: bool) -> int:
     return 0
 
 
-async def _serve(name: str, chosen: settings.Settings, lent: list[int], *, replace: bool) -> int:
+async def _serve(
+    name: str, chosen: settings.Settings, lent: list[int], *, replace: bool, while_held: Path | None
+) -> int:
     """Run the server.
 
     Args:
         lent: descriptors of whoever starts it in the background; closed when it is ready, the first is told.
+        while_held: the pipe of those who want it; `None` = it stays.
     """
     from execzmq.connection import ConnectionInfo, check_name, state_folder
     from execzmq.server.app import serve
@@ -156,17 +164,19 @@ async def _serve(name: str, chosen: settings.Settings, lent: list[int], *, repla
     for fd in lent:
         os.set_inheritable(fd, False)
     manager = Notifier()
+    holders = held.WhileHeld(while_held)
 
     def ready(info: ConnectionInfo) -> None:
         starting.close()
         manager.is_ready()
+        holders.begin()
         if not lent:
             say.line(f"server {name} is ready; clients: execzmq run --on {name} -- COMMAND")
             if chosen.insecure:
                 say.line(_INSECURE.format(state_folder(name) / "connection-tcp.json"))
         _tell(lent, "ready")
 
-    with contextlib.ExitStack() as starting, _failure_told(lent):
+    with contextlib.ExitStack() as starting, _failure_told(lent), holders.removing(name):
         if replace:
             if not lent:  # else whoever started it holds the lock
                 starting.enter_context(_nobody_else_starts(name))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+import warnings
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from execzmq.cli import absent, say
@@ -14,8 +15,11 @@ from execzmq.settings import DEFAULT_NAME
 
 if TYPE_CHECKING:
     from execzmq.client.remote import RemoteBackend
+    from execzmq.cluster.backend import ClusterBackend
     from execzmq.connection import ConnectionInfo
     from execzmq.types.backend import ExecBackend, ExecProcess
+
+    Served = RemoteBackend | ClusterBackend
 
 
 def go(work: Coroutine[Any, Any, int]) -> int:
@@ -37,7 +41,7 @@ def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def connected(on: str | None, *, start: bool = False) -> AsyncIterator[RemoteBackend]:
+async def connected(on: str | None, *, start: bool = False) -> AsyncIterator[Served]:
     """Open a backend and close it at the end.
 
     Args:
@@ -53,17 +57,31 @@ async def connected(on: str | None, *, start: bool = False) -> AsyncIterator[Rem
     """
     backend = await _open(on, start=start)
     try:
-        yield backend
+        with _warnings_said():
+            yield backend
     except ServerLost as error:
-        if start:
-            raise  # to do the same again would start the command again
+        if start or isinstance(place_of(on), Dask):
+            raise  # to do the same again would start the command again, or needs no server to be started
         step = f"start a server by {_starters(on)}, then do the same again"
         raise ServerLost(f"{error.message}; {step}") from None
     finally:
         await backend.aclose()
 
 
-async def _open(on: str | None, *, start: bool) -> RemoteBackend:
+@contextlib.contextmanager
+def _warnings_said() -> Iterator[None]:
+    """Say on a line of ours what is left out of an answer, as the hosts of a cluster that are away."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        say.line(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = show
+        yield
+
+
+async def _open(on: str | None, *, start: bool) -> Served:
     from execzmq.client.remote import RemoteBackend
 
     place = place_of(on)
@@ -71,6 +89,10 @@ async def _open(on: str | None, *, start: bool) -> RemoteBackend:
         from execzmq.environments.opening import open_ssh
 
         return await open_ssh(str(on), place, start=start)
+    if isinstance(place, Dask):
+        from execzmq.environments.opening import open_dask
+
+        return await open_dask(str(on), place, start=start)
     try:
         return await RemoteBackend.open(await locate(on, start=start))
     except ConnectionFailed:
@@ -86,7 +108,7 @@ def place_of(on: str | None) -> Place:
         return OwnServer(DEFAULT_NAME)
     assert on is not None
     from execzmq.client.known import left_alone
-    from execzmq.environments import opening, store
+    from execzmq.environments import store
 
     try:
         place = store.environment_of(on).place
@@ -96,8 +118,6 @@ def place_of(on: str | None) -> Place:
     if isinstance(place, InPython):
         words = "is inside a Python program (`execzmq.local()`): leave --on out, or name a server"
         raise InvalidRequest(f"environment {on} {words}")
-    if isinstance(place, Dask):
-        raise opening.no_cluster(on, place)
     return place
 
 

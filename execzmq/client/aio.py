@@ -12,7 +12,7 @@ import signal as signals
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from execzmq import settings
 from execzmq.client import run as runs
@@ -384,7 +384,7 @@ class AsyncClient:
             await runs.cleaned_up()
             await self._backend.aclose()
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

@@ -52,10 +52,22 @@ main()
 """
 
 
-async def ensure_server(name: str = DEFAULT_NAME) -> ConnectionInfo:
+DEFAULT_OPTIONS = ("--idle-timeout", str(IDLE_SECONDS))
+"""Options of `serve` for a server that starts on first use."""
+
+
+async def ensure_server(
+    name: str = DEFAULT_NAME,
+    options: Sequence[str] = DEFAULT_OPTIONS,
+    variables: Mapping[bytes, bytes] | None = None,
+) -> ConnectionInfo:
     """Return how to reach the server `name` of this host; start it where none runs.
 
     Cancelling leaves a server that is being started to become ready.
+
+    Args:
+        options: of `serve`, where it is started.
+        variables: that it gets then; `None` = those of this process that hold no secret.
 
     Raises:
         ConnectionFailed: it could not be started; quotes what it said last.
@@ -66,12 +78,16 @@ async def ensure_server(name: str = DEFAULT_NAME) -> ConnectionInfo:
         return info
     worker = Worker("execzmq-start")
     try:
-        return await worker.run(lambda: ensure_default(name))
+        return await worker.run(lambda: ensure_default(name, options, variables))
     finally:
         worker.close(lambda: None)
 
 
-def ensure_default(name: str = DEFAULT_NAME) -> ConnectionInfo:
+def ensure_default(
+    name: str = DEFAULT_NAME,
+    options: Sequence[str] = DEFAULT_OPTIONS,
+    variables: Mapping[bytes, bytes] | None = None,
+) -> ConnectionInfo:
     """Do the same as `ensure_server`, blocking."""
     info = running(name)
     if info is not None:
@@ -81,7 +97,7 @@ def ensure_default(name: str = DEFAULT_NAME) -> ConnectionInfo:
     with start_lock(name, deadline) as lock:
         info = running(name)  # another one who wanted it was quicker
         if info is None:
-            _start(name, state, lock, deadline, ("--idle-timeout", str(IDLE_SECONDS)))
+            _start(name, state, lock, deadline, options, variables)
             info = connection.load(state / "connection.json")
     return info
 
@@ -181,13 +197,20 @@ def _lock(fd: int, path: Path, deadline: float) -> None:
         time.sleep(_LOCK_AGAIN)
 
 
-def _start(name: str, state: Path, lock: int, deadline: float, options: Sequence[str]) -> None:
+def _start(
+    name: str,
+    state: Path,
+    lock: int,
+    deadline: float,
+    options: Sequence[str],
+    variables: Mapping[bytes, bytes] | None = None,
+) -> None:
     """Start a server that is nobody's child and wait until it says that it is ready."""
     log = state / LOG_NAME
     ready, told = os.pipe()
     try:
         try:
-            _spawn(name, log, told, lock, options)
+            _spawn(name, log, told, lock, options, variables)
         finally:
             os.close(told)
         answer = _read_line(ready, deadline)
@@ -200,7 +223,14 @@ def _start(name: str, state: Path, lock: int, deadline: float, options: Sequence
         raise ConnectionFailed(f"the server {name!r} did not start: {said} (more in {log})")
 
 
-def _spawn(name: str, log: Path, told: int, lock: int, options: Sequence[str]) -> None:
+def _spawn(
+    name: str,
+    log: Path,
+    told: int,
+    lock: int,
+    options: Sequence[str],
+    variables: Mapping[bytes, bytes] | None,
+) -> None:
     output = _fresh_log(log)
     root = str(Path(__file__).resolve().parents[2])
     serve = ["serve", "--name", name, *options]
@@ -211,7 +241,7 @@ def _spawn(name: str, log: Path, told: int, lock: int, options: Sequence[str]) -
         subprocess.run(
             [sys.executable, "-P", "-c", _BOOTSTRAP.format(root=root), *serve],
             cwd="/",
-            env=core_variables(os.environb),
+            env=core_variables(os.environb) if variables is None else variables,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -212,6 +212,10 @@ class RemoteBackend:
         """Let somebody in over the network; see `ExecBackend`."""
         return await sharing.share(self._connection, terms, output)
 
+    async def admit(self, terms: ShareTerms, publickey: str) -> tuple[ShareInfo, ConnectionInfo]:
+        """Let the holder of a key in; return the share, and the way in but for the secret key."""
+        return await sharing.admit(self._connection, terms, publickey)
+
     async def shares(self) -> list[ShareInfo]:
         """Describe the shares in force, the oldest first."""
         answer = await self._connection.call("shares", {})

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from execzmq import settings
 from execzmq.client.arguments import STDOUT
@@ -29,7 +29,7 @@ from execzmq.errors import (
     StdinClosed,
     from_wire,
 )
-from execzmq.types.backend import ExecBackend, ExecProcess
+from execzmq.types.backend import ExecProcess
 from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
 from execzmq.types.params import ExecParams
 from execzmq.types.results import ExitResult, limits_met
@@ -84,7 +84,20 @@ Ender: TypeAlias = Callable[[], Awaitable[None]]
 """Ends a command, whether it runs or is being started."""
 
 
-async def run(backend: ExecBackend, plan: Plan, under_way: set[Ender]) -> CompletedProcess:
+class Starter(Protocol):
+    """What `run` asks of a backend; see `ExecBackend`."""
+
+    def new_process_id(self) -> str:
+        """Return an id that no process has."""
+
+    async def start(self, params: ExecParams) -> ExecProcess:
+        """Start a command."""
+
+    async def attach(self, id_or_name: str) -> ExecProcess:
+        """Find a process."""
+
+
+async def run(backend: Starter, plan: Plan, under_way: set[Ender]) -> CompletedProcess:
     """Carry out a plan; see `AsyncClient.run` for its errors and for what cancelling does.
 
     What ends it is in `under_way` from before it starts until nothing of it is left to end.
@@ -98,7 +111,7 @@ async def run(backend: ExecBackend, plan: Plan, under_way: set[Ender]) -> Comple
         under_way.discard(ender)
 
 
-async def _run(backend: ExecBackend, plan: Plan, params: ExecParams) -> CompletedProcess:
+async def _run(backend: Starter, plan: Plan, params: ExecParams) -> CompletedProcess:
     sinks = open_outputs(plan.stdout, plan.stderr, lambda _: Capture(plan.max_output))
     source: Source | None = None
     try:
@@ -117,14 +130,14 @@ async def _run(backend: ExecBackend, plan: Plan, params: ExecParams) -> Complete
     return _completed(plan, sinks, result)
 
 
-def named(backend: ExecBackend, params: ExecParams) -> ExecParams:
+def named(backend: Starter, params: ExecParams) -> ExecParams:
     """Return the parameters with an id, by which a start that is cancelled can be found again."""
     if params.process_id is not None:
         return params
     return replace(params, process_id=backend.new_process_id())
 
 
-async def start_whole(backend: ExecBackend, params: ExecParams) -> ExecProcess:
+async def start_whole(backend: Starter, params: ExecParams) -> ExecProcess:
     """Start a command; cancelled in between, end it too, so that nothing is left that nobody knows of."""
     params = named(backend, params)
     try:
@@ -165,7 +178,7 @@ async def feed(process: ExecProcess, source: Source | None, data: memoryview = _
         return  # as with a pipe whose reader has gone
 
 
-async def _end_if_started(backend: ExecBackend, params: ExecParams) -> None:
+async def _end_if_started(backend: Starter, params: ExecParams) -> None:
     """End what a start that was cancelled may have begun: who asks after it is answered after it."""
     assert params.process_id is not None
     with contextlib.suppress(ExecZMQError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,10 @@ async def share(link: Connection, terms: ShareTerms, output: Path) -> ShareInfo:
         RequestRejected: the server's own error.
     """
     _check_new(output)
-    publickey, secretkey = (key.decode() for key in zmq.curve_keypair())
-    answer = await link.call("share", {"publickey": publickey, **terms_to_wire(terms)})
-    made = share_from_wire(answer.content["share"])
+    publickey, secretkey = new_keys()
+    made, info = await admit(link, terms, publickey)
     try:
-        write_connection_file(output, _file_of(answer.content, made, publickey, secretkey))
+        write_connection_file(output, replace(info, curve_secretkey=secretkey))
     except (ConnectionFailed, OSError) as error:
         with contextlib.suppress(ExecZMQError):
             await link.call("revoke", {"share_id": made.share_id})
@@ -41,12 +41,31 @@ async def share(link: Connection, terms: ShareTerms, output: Path) -> ShareInfo:
     return made
 
 
+def new_keys() -> tuple[str, str]:
+    """Return a public key and the secret one that belongs to it (Z85)."""
+    publickey, secretkey = zmq.curve_keypair()
+    return publickey.decode(), secretkey.decode()
+
+
+async def admit(link: Connection, terms: ShareTerms, publickey: str) -> tuple[ShareInfo, ConnectionInfo]:
+    """Make a share for whoever has the secret key to `publickey`; return it, and the way in but for that key.
+
+    Cancelling it leaves a share at most whose holder knows no way in.
+
+    Raises:
+        RequestRejected: the server's own error.
+    """
+    answer = await link.call("share", {"publickey": publickey, **terms_to_wire(terms)})
+    made = share_from_wire(answer.content["share"])
+    return made, _way_in(answer.content, made)
+
+
 def _check_new(output: Path) -> None:
     if os.path.lexists(output):
         raise Conflict(f"{output} exists already: choose another name, or remove it", file=str(output))
 
 
-def _file_of(content: dict[str, Any], made: ShareInfo, publickey: str, secretkey: str) -> ConnectionInfo:
+def _way_in(content: dict[str, Any], made: ShareInfo) -> ConnectionInfo:
     ports = ("shell_port", "control_port", "iopub_port", "stdin_port", "hb_port")
     return ConnectionInfo(
         transport="tcp",
@@ -56,8 +75,7 @@ def _file_of(content: dict[str, Any], made: ShareInfo, publickey: str, secretkey
         hostname=content["hostname"],
         role=made.role,
         curve_serverkey=content["serverkey"],
-        curve_publickey=publickey,
-        curve_secretkey=secretkey,
+        curve_publickey=made.publickey,
         **{name: content[name] for name in ports},
     )
 

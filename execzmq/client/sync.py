@@ -11,7 +11,7 @@ import os
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from execzmq.client.aio import AsyncClient, AsyncProcess
 from execzmq.client.arguments import Command, StartOptions
@@ -144,7 +144,7 @@ class Client:
         self._close = weakref.finalize(self, _close, client, portal)
 
     @classmethod
-    def open(cls, connect: Callable[[], Coroutine[Any, Any, AsyncClient]]) -> Client:
+    def open(cls, connect: Callable[[], Coroutine[Any, Any, AsyncClient]]) -> Self:
         """Make a client from a coroutine function that connects; errors are those of `connect`."""
         portal = LoopThread("execzmq-client")
         try:
@@ -264,7 +264,7 @@ class Client:
         """Release all that the client holds; idempotent. A local client ends its processes."""
         self._close()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

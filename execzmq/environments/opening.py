@@ -12,6 +12,7 @@ from execzmq.errors import ConnectionFailed, ExecZMQError, InvalidRequest, Reque
 from execzmq.types.backend import ExecBackend
 
 if TYPE_CHECKING:
+    from execzmq.cluster.backend import ClusterBackend
     from execzmq.environments.tunnel import Tunnel
 
 _MEET_SECONDS = 5.0
@@ -38,7 +39,7 @@ async def open_environment(environment: Environment) -> ExecBackend:
         return await RemoteBackend.open(connection.load(place.path))
     if isinstance(place, Ssh):
         return await open_ssh(environment.name, place)
-    raise no_cluster(environment.name, place)
+    return await open_dask(environment.name, place)
 
 
 async def open_own(name: str) -> RemoteBackend:
@@ -79,8 +80,19 @@ async def _meet(tunnel: Tunnel) -> RemoteBackend:
         raise told from None
 
 
-def no_cluster(name: str, dask: Dask) -> InvalidRequest:
-    """Return the error of an environment that this version cannot open."""
-    return InvalidRequest(
-        f"environment {name}: this version has no Dask clusters ({dask.address}): name a server instead"
-    )
+async def open_dask(name: str, dask: Dask, *, start: bool = True) -> ClusterBackend:
+    """Connect to a Dask cluster.
+
+    Args:
+        name: of the environment.
+        start: start the servers of its hosts where they do not run.
+
+    Raises:
+        InvalidRequest: the extra for clusters is not installed. ConnectionFailed: as for `open_cluster`.
+    """
+    try:
+        from execzmq.cluster.opening import open_cluster
+    except ModuleNotFoundError as error:
+        needed = "Dask clusters need more than is installed: pip install 'execzmq[cluster]'"
+        raise InvalidRequest(f"environment {name}: {needed} ({error.name} is missing)") from None
+    return await open_cluster(dask.address, start=start)

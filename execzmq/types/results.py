@@ -113,7 +113,10 @@ class ReadResponse:
 
 @dataclass(slots=True, frozen=True)
 class ProcessInfo:
-    """What is known of one process; `argv` and `cwd` are bytes of the machine where it runs."""
+    """What is known of one process; `argv` and `cwd` are bytes of the machine where it runs.
+
+    `host` is that machine's name where a cluster was asked, else empty: it is that of the server.
+    """
 
     process_id: str
     name: str | None
@@ -132,6 +135,7 @@ class ProcessInfo:
     keyboard: str | None = None
     failure: dict[str, Any] | None = None
     sandbox: dict[str, Any] | None = None
+    host: str = ""
 
     def ending(self, until: Literal["exited", "closed"]) -> ExitResult | None:
         """Return how the command has ended, `None` where it, or with `closed` its streams, have not."""

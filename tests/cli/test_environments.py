@@ -91,7 +91,10 @@ def test_connection_file_by_name() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run", "--on", "cluster", "--", "true"), b"this version has no Dask clusters (tcp://s:1)"),
+        (
+            ("run", "--on", "cluster", "--", "true"),
+            b"no scheduler of a Dask cluster answers at tcp://127.0.0.1:1",
+        ),
         (("run", "--on", "local", "--", "true"), b"execzmq.local()"),
         (("ps", "--on", "nobody"), b"`execzmq environments` and `execzmq connections` list"),
         (("environments", "list", "x"), b"list takes no file"),
@@ -102,7 +105,7 @@ def test_connection_file_by_name() -> None:
 )
 def test_what_cannot_be_is_said(words: tuple[str, ...], said: bytes, home_root: Path) -> None:
     """In one line, with what to do."""
-    _own("[cluster]\ndask = 'tcp://s:1'")
+    _own("[cluster]\ndask = 'tcp://127.0.0.1:1'")
     done = execzmq(*words, cwd=home_root)
     assert done.returncode == 125
     assert said in done.stderr

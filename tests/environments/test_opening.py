@@ -1,8 +1,13 @@
 """What becomes of each kind of environment that is not on another machine."""
 
+import sys
+
 import pytest
 
 import execzmq
+from execzmq.environments.model import Dask
+from execzmq.environments.opening import open_dask
+from execzmq.errors import InvalidRequest
 from tests.environments.conftest import name_environments
 from tests.servers import serving
 
@@ -32,15 +37,17 @@ def test_connection_file_leads_to_its_server() -> None:
             assert client.info().pid != server.pid
 
 
-def test_cluster_is_refused() -> None:
-    """This version has none, and says so."""
-    name_environments("[c]\ndask = 'tcp://s:1'")
-    with pytest.raises(execzmq.InvalidRequest, match=r"environment c: .* no Dask clusters \(tcp://s:1\)"):
-        execzmq.connect("c")
-
-
 def test_file_that_is_not_there() -> None:
     """The error names it."""
     name_environments("[c]\nfile = '/no/such.json'")
     with pytest.raises(execzmq.ConnectionFailed, match=r"/no/such\.json: No such file"):
         execzmq.connect("c")
+
+
+async def test_a_cluster_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has not installed Dask reads what to install."""
+    for name in [name for name in sys.modules if name.startswith("execzmq.cluster")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InvalidRequest, match=r"environment hpc: .*pip install 'execzmq\[cluster\]'"):
+        await open_dask("hpc", Dask("tcp://127.0.0.1:1"))

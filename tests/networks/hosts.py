@@ -51,6 +51,11 @@ class Host:
         """Return what is put before a command line to run it here; the pid stays that of the command."""
         return (tool("nsenter"), "--target", str(self.pid), *self._user, *self._kinds, "--")
 
+    @property
+    def enter_beside(self) -> tuple[str, ...]:
+        """Return the same for programs of another one of these hosts, who are in their user namespace."""
+        return (tool("nsenter"), "--target", str(self.pid), *self._kinds, "--")
+
     def do(self, *words: str, told: str | None = None) -> str:
         """Run one command here to its end and return what it says; it must not fail."""
         argv = [*self.enter, tool(words[0]), *words[1:]]
