@@ -214,6 +214,7 @@ class Starter:
         confiner.hold(key, prepared)
         process = self._recorded(spec)
         prepared.tell(arguments)
+        process.log.prepare()
         return process, spawned
 
     def _recorded(self, spec: ProcessSpec) -> ManagedProcess:
