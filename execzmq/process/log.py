@@ -175,6 +175,11 @@ class OutputLog:
 
     # Writing
 
+    def prepare(self) -> None:
+        """Make ready what the first output needs of the disk, while there is time for it."""
+        if not self.is_on_disk and self.store.trouble is None:
+            self._files.prepare()
+
     def splice(self, stream: Stream, fd: int, limit: int) -> int:
         """Move up to `limit` bytes from the non-blocking pipe `fd` into the data of `stream`.
 
@@ -229,6 +234,7 @@ class OutputLog:
         self._add(record, payload, self.is_on_disk or kind == "notice")
         if kind in LAST_KINDS:
             self.close()
+            self._files.give_back()
         return record
 
     def finish(self, seq: int, ends: Mapping[str, int], payload: bytes, now: float) -> None:
