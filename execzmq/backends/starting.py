@@ -228,7 +228,7 @@ class Starter:
         confiner.hold(key, prepared)
         process = self._recorded(spec)
         prepared.tell(arguments)
-        process.log.prepare()
+        process.log.store.make_ready()
         return process, spawned
 
     def _recorded(self, spec: ProcessSpec) -> ManagedProcess:
