@@ -89,10 +89,14 @@ class Outpost:
         folder: for the files.
         client: makes the shares.
         version: of IP.
+
+    Attributes:
+        file: what all clients are given; `None` = each has a file of its own.
     """
 
     def __init__(self, link: Link, folder: Path, client: AsyncClient, version: int) -> None:
         self.link = link
+        self.file: Path | None = None
         self._folder = folder
         self._client = client
         self._version = version
@@ -123,12 +127,16 @@ class Outpost:
         cut.healed = time.monotonic()
 
     async def _start(self, kind: str, *words: str, **share: Any) -> Program:
-        """Start a client with a file of its own, which has the address that the server has from here."""
+        """Start a client; in a file of its own is the address that the server has from here."""
+        file = self.file or await self._shared(**share)
+        return await self._begin(far.__file__, kind, str(file), *words)
+
+    async def _shared(self, **share: Any) -> Path:
         file = self._folder / f"{next(self._files)}.json"
         await self._client.share(file, **share)
         info = connection.load(file)
         connection.write_connection_file(file, dataclasses.replace(info, ip=self.link.address(self._version)))
-        return await self._begin(far.__file__, kind, str(file), *words)
+        return file
 
     async def _begin(self, path: str, *words: str) -> Program:
         """Start a program and wait until it is ready."""
