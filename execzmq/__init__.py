@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from execzmq.api import Popen, aconnect, attach, connect, local, run, start
     from execzmq.client.aio import AsyncClient, AsyncProcess
     from execzmq.client.arguments import DEVNULL, INHERIT, PIPE, STDOUT
-    from execzmq.client.run import CompletedProcess
+    from execzmq.client.run import CalledProcessError, CompletedProcess
     from execzmq.client.sync import Client, Process
     from execzmq.errors import (
         ArgumentTooLong,
@@ -77,6 +77,7 @@ __all__ = [
     "AsyncProcess",
     "AuthenticationFailed",
     "BadFormat",
+    "CalledProcessError",
     "Client",
     "ClientClosed",
     "Closed",
@@ -150,7 +151,7 @@ _ELSEWHERE = {
     "execzmq.api": ("Popen", "aconnect", "attach", "connect", "local", "run", "start"),
     "execzmq.client.aio": ("AsyncClient", "AsyncProcess"),
     "execzmq.client.arguments": ("DEVNULL", "INHERIT", "PIPE", "STDOUT"),
-    "execzmq.client.run": ("CompletedProcess",),
+    "execzmq.client.run": ("CalledProcessError", "CompletedProcess"),
     "execzmq.client.sync": ("Client", "Process"),
     "execzmq.types.backend": ("ExecBackend", "ExecProcess"),
     "execzmq.types.events": ("Closed", "Event", "Exited", "Failed", "Gap", "Notice", "Output", "Started"),

@@ -5,6 +5,7 @@ Loads a backend only when it is asked for; knows nothing of what a backend does.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Generator
 from types import TracebackType
@@ -145,7 +146,8 @@ def _is_up(client: Client) -> bool:
 async def _connected(name: str | None) -> AsyncClient:
     from execzmq.environments import opening, store
 
-    return AsyncClient(await opening.open_environment(store.environment_of(name or DEFAULT_NAME)))
+    environment = store.environment_of(DEFAULT_NAME if name is None else os.fspath(name))
+    return AsyncClient(await opening.open_environment(environment))
 
 
 async def _local() -> AsyncClient:

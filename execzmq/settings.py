@@ -85,6 +85,8 @@ MAX_ROUTING = 8
 """Most frames before the delimiter of a message: identities or a topic."""
 MAX_TOPICS = 4096
 """Most subscriptions of one connection."""
+MAX_SUBSCRIPTION = KIB
+"""Largest frame that comes in at the socket of the broadcasts, those of a CURVE handshake included."""
 MAX_STRING = 131071
 """Most bytes in one argument or variable (Linux: MAX_ARG_STRLEN less its NUL)."""
 FINISHED_KEPT = 256

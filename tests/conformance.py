@@ -214,6 +214,7 @@ async def start_is_explained(backend: ExecBackend) -> None:
         "arguments": None,
         "cwd": b"/tmp",
         "env": [b"A", b"EXECZMQ_PROCESS"],
+        "env_changes": None,
         "sandbox": None,
     }
     with pytest.raises(InvalidRequest, match="there are read-only, workspace-write, full-access"):

@@ -5,11 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 
+from execzmq import connection
 from execzmq.backends.local import LocalBackend
 from execzmq.client.remote import RemoteBackend
 from execzmq.server.app import Server
 from execzmq.settings import Settings
 from execzmq.types.backend import ExecBackend
+from execzmq.types.sharing import ShareTerms
 
 Factory = Callable[..., AbstractAsyncContextManager[ExecBackend]]
 
@@ -52,6 +54,23 @@ async def open_remote(settings: Settings | None = None) -> AsyncIterator[ExecBac
             yield backend
         finally:
             await backend.aclose()
+
+
+@contextlib.asynccontextmanager
+async def open_shared() -> AsyncIterator[ExecBackend]:
+    """Open a client of a server on the same loop that comes over tcp with CURVE, by an owner's share."""
+    async with open_server(Settings(shutdown_grace=0.0, ip="127.0.0.1")) as server:
+        backend = await RemoteBackend.open(server.info)
+        path = connection.state_folder("t") / "shared.json"
+        try:
+            await backend.share(ShareTerms("owner"), path)
+        finally:
+            await backend.aclose()
+        guest = await RemoteBackend.open(connection.load(path))
+        try:
+            yield guest
+        finally:
+            await guest.aclose()
 
 
 FACTORIES: dict[str, Factory] = {"local": open_local, "remote": open_remote}

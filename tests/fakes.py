@@ -159,7 +159,8 @@ class FakeBackend:
 
     async def explain(self, params: ExecParams) -> dict[str, Any]:
         self.explained.append(params)
-        return {"argv": list(params.argv), "arguments": None, "cwd": b"/", "env": [], "sandbox": None}
+        plain: dict[str, Any] = dict.fromkeys(("arguments", "env_changes", "sandbox"))
+        return {"argv": list(params.argv), "cwd": b"/", "env": [], **plain}
 
     async def profiles(self) -> list[ProfileInfo]:
         return [ProfileInfo("full-access", "all", True, {})]

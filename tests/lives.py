@@ -1,6 +1,7 @@
 """A server of one name through several lives: killed, started again, replaced."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 from tests.servers import ServerProcess
@@ -11,14 +12,23 @@ class Lives:
 
     def __init__(self, name: str) -> None:
         self.now = ServerProcess(name, ())
+        self._is_over = False
+        self._changing = threading.Lock()
 
     def die(self) -> None:
         """Kill the server, as a crash would."""
         self.now.kill()
 
     def begin(self, *options: str) -> ServerProcess:
-        """Start the next one, and return it when it is ready."""
-        before, self.now = self.now, ServerProcess(self.now.name, options)
+        """Start the next one, and return it when it is ready.
+
+        Raises:
+            RuntimeError: `close` came first, perhaps in another thread.
+        """
+        with self._changing:
+            if self._is_over:
+                raise RuntimeError("no server is begun any more")
+            before, self.now = self.now, ServerProcess(self.now.name, options)
         before.wait()
         return self.now
 
@@ -31,6 +41,12 @@ class Lives:
         """Start one that takes over from the living one."""
         return self.begin("--replace")
 
+    def close(self) -> None:
+        """End the last one, also where another thread is just beginning it, and begin none any more."""
+        with self._changing:
+            self._is_over = True
+        self.now.close()
+
 
 @contextlib.contextmanager
 def lives(name: str = "t") -> Iterator[Lives]:
@@ -39,4 +55,4 @@ def lives(name: str = "t") -> Iterator[Lives]:
     try:
         yield found
     finally:
-        found.now.close()
+        found.close()

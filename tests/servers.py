@@ -43,6 +43,13 @@ class ServerProcess:
                 start_new_session=True,
             )
         os.close(told)
+        try:
+            self._wait_ready(ready)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait_ready(self, ready: int) -> None:
         with open(ready, "rb") as file:
             assert select.select([file], [], [], deadline(30).left())[0], "the server is not ready"
             assert file.readline() == b"ready\n", self.log.read_text()

@@ -116,6 +116,13 @@ def test_functions_after_an_outage(
     assert process.wait(closed=True).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["", "a b"])
+def test_what_is_no_name(name: str) -> None:
+    """Only `None` stands for the default server."""
+    with pytest.raises(execzmq.InvalidRequest, match="is no name"):
+        execzmq.connect(name)
+
+
 def test_no_such_server() -> None:
     """A name that nobody has is a ConnectionError at once."""
     with pytest.raises(ConnectionError, match="no-such"):

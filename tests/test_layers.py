@@ -88,6 +88,8 @@ PURE = (
     "sandbox/model.py",
     "sandbox/mountinfo.py",
     "sandbox/narrowing.py",
+    "sandbox/planning.py",
+    "sandbox/plans.py",
     "sandbox/profile_file.py",
     "sandbox/profiles.py",
     "sandbox/remedies.py",
@@ -98,6 +100,7 @@ PURE = (
     "sandbox/setup_errors.py",
     "sandbox/sight.py",
     "sandbox/slirp.py",
+    "sandbox/toml_keys.py",
     "sandbox/verdict.py",
     "sandbox/wordings.py",
 )

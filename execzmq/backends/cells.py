@@ -5,6 +5,7 @@ Knows nothing of how a command gets into one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from execzmq.backends import internet, orphans
-from execzmq.backends.confined import COMMAND, FIRST, Confined, pid_of
+from execzmq.backends.confined import COMMAND, FIRST, Confined, leader_of
 from execzmq.backends.entering import command_in
 from execzmq.backends.internet import Companion
 from execzmq.backends.judging import Circumstances, verdict_of
@@ -21,6 +22,7 @@ from execzmq.backends.proxies import Proxies
 from execzmq.backends.sweeping import Sweeper, has_journal
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.messages import PROXY
+from execzmq.process.confinement import Leader
 from execzmq.process.ending import End
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox.applied import permissions_from, sight_from
@@ -86,13 +88,18 @@ class Cells:
         self._companions = {key: found for key, found in left.items() if is_companion(key)}
         return {key: found for key, found in left.items() if not is_companion(key)}
 
-    def recover(self) -> None:
-        """Tidy up after sandboxes of an earlier life that have ended, when all are known that have not."""
+    def recover(self, processes: Iterable[ManagedProcess]) -> None:
+        """Tidy up after sandboxes of an earlier life that have ended, when all are known that have not.
+
+        Args:
+            processes: which that life has left.
+        """
         while self._companions:
             key, companion = self._companions.popitem()
             companion.close()
             self._keeper().abandon(key)
-        if self._cells or self._unseen or has_journal(self._folder):
+        had_limits = any((process.spec.sandbox or {}).get("limits_enforced") for process in processes)
+        if self._cells or self._unseen or had_limits or has_journal(self._folder):
             _ = self.sweeper, self.cgroups
 
     async def hand_over(self, keeper: KeeperClient, processes: Iterable[ManagedProcess]) -> int:
@@ -107,8 +114,8 @@ class Cells:
         self,
         process: ManagedProcess,
         wrapper: int,
-        first: int,
-        command: int,
+        first: Leader,
+        command: Leader,
         around: Circumstances,
         others: Mapping[str, int],
     ) -> Confined:
@@ -123,6 +130,17 @@ class Cells:
             around.companion.watch(partial(self._network_lost, process))
         return confined
 
+    def hold_command(self, process: ManagedProcess) -> None:
+        """Let the keeper hold the command, whose status is the one that counts.
+
+        Without that the next server finds it by its number inside, as long as it runs.
+        """
+        cell = self._cells.get(process.spec.key)
+        command = -1 if cell is None else cell.confined.descriptors().get(COMMAND, -1)
+        if command >= 0:
+            with contextlib.suppress(OSError):
+                self._keeper().hold(process.spec.key, COMMAND, command)
+
     def _network_lost(self, process: ManagedProcess, words: str) -> None:
         cell = self._cells.get(process.spec.key)
         if cell is None or not cell.confined.has_ended():
@@ -133,10 +151,10 @@ class Cells:
         if (applied := process.spec.sandbox) is None:
             return
         around = _around(applied)
-        first, command = (spawned.fds.pop(name, -1) for name in (FIRST, COMMAND))
+        first, command = (leader_of(spawned.fds.pop(name, -1)) for name in (FIRST, COMMAND))
         others = {name: spawned.fds.pop(name) for name in (PROXY, HELD) if name in spawned.fds}
-        if first >= 0 and command < 0 and (command := command_in(pid_of(first))) >= 0:
-            self._keeper().hold(process.spec.key, COMMAND, command)
+        if first.pidfd >= 0 and command.pidfd < 0 and (command := command_in(first.pid)).pidfd >= 0:
+            self._keeper().hold(process.spec.key, COMMAND, command.pidfd)
         if PROXY in others:
             self.proxies.serve(process, os.dup(others[PROXY]), around)
         around.companion = self._companion_of(process.spec.key, others)
@@ -196,6 +214,12 @@ class Cells:
             self._let_go(process.spec.key, then)
         else:
             cell.then = then
+
+    def give_up(self, process: ManagedProcess) -> None:
+        """End all that is in the sandbox, if any, of a process that could not be started after all."""
+        if (cell := self._cells.get(process.spec.key)) is not None:
+            cell.confined.kill()
+            self.when_over(process, lambda: None)
 
     def kill_all(self) -> None:
         """End all that is in any sandbox at once."""

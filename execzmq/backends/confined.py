@@ -20,6 +20,7 @@ from execzmq.process.confinement import Leader
 FIRST, COMMAND = SANDBOX, INSIDE
 """Names by which a keeper holds the pidfd of the sandbox's first process, and that of the command in it."""
 
+NOBODY = Leader(-1, 0)
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _BY_SIGNAL = 128
 """The wrapper exits with this and the number of the signal that has ended the command."""
@@ -31,7 +32,7 @@ class Confined:
 
     Args:
         wrapper: process id of the wrapper, which the keeper has started and reaps.
-        first: pidfd of the sandbox's first process; -1 where it is not known any more.
+        first: the sandbox's first process, `NOBODY` where it is not known any more.
         command: the same of the command in it.
         has_terminal: the command leads its group; else the first process does.
         ended: called once, when nobody is in the sandbox any more.
@@ -45,24 +46,25 @@ class Confined:
     def __init__(
         self,
         wrapper: int,
-        first: int,
-        command: int,
+        first: Leader,
+        command: Leader,
         *,
         has_terminal: bool,
         ended: Callable[[], None],
         others: Mapping[str, int] = _NOTHING,
     ) -> None:
         self._wrapper = wrapper
-        self._fds = {name: fd for name, fd in ((FIRST, first), (COMMAND, command)) if fd >= 0}
-        self._pids = {name: pid_of(fd) for name, fd in self._fds.items()}
+        known = {name: one for name, one in ((FIRST, first), (COMMAND, command)) if one.pidfd >= 0}
+        self._fds = {name: one.pidfd for name, one in known.items()}
+        self._pids = {name: one.pid for name, one in known.items()}
         self._others = dict(others)
         self._has_terminal = has_terminal
         self._ended = ended
         self._loop = asyncio.get_running_loop()
-        self.is_over = first < 0
+        self.is_over = FIRST not in self._fds
         self.knows_status = False
-        if first >= 0:
-            self._loop.add_reader(first, self._end)
+        if not self.is_over:
+            self._loop.add_reader(self._fds[FIRST], self._end)
 
     @property
     def leader(self) -> Leader:
@@ -130,6 +132,11 @@ def unfolded(status: int | None) -> int | None:
         return status
     number = os.WEXITSTATUS(status) - _BY_SIGNAL
     return number if 0 < number <= _MOST_SIGNAL else status
+
+
+def leader_of(pidfd: int) -> Leader:
+    """Return the process that a pidfd stands for; -1 is nobody."""
+    return NOBODY if pidfd < 0 else Leader(pidfd, pid_of(pidfd))
 
 
 def pid_of(pidfd: int) -> int:

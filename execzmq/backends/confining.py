@@ -7,48 +7,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import signal
-import sys
 from collections.abc import Callable
-from functools import cached_property, partial
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from execzmq.aside import aside
 from execzmq.backends import entering, internet
 from execzmq.backends.cells import Cells, word_of
-from execzmq.backends.confined import COMMAND, FIRST, Confined, close_all, pid_of
+from execzmq.backends.confined import FIRST, NOBODY, Confined, close_all
 from execzmq.backends.judging import Circumstances
-from execzmq.backends.launching import spawn_error
+from execzmq.backends.launching import is_shortage, spawn_error
+from execzmq.backends.looking import Looker
 from execzmq.backends.not_executed import error_of, terminal_error_of
 from execzmq.backends.prepared import Prepared, check_confinable
 from execzmq.backends.records import start_record
-from execzmq.backends.sweeping import Sweeper
 from execzmq.backends.trying import hidden_from_sandboxes, probe_of
 from execzmq.backends.wrapper_status import WrapperStatus
-from execzmq.errors import SandboxUnavailable, SpawnFailed
+from execzmq.errors import SpawnFailed
 from execzmq.keeper import landlock
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.messages import PROXY
+from execzmq.process.confinement import Leader
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox import host, limits, slirp
 from execzmq.sandbox.applied import applied_of
-from execzmq.sandbox.bwrap import PROXY_PORT
-from execzmq.sandbox.layers import is_within
-from execzmq.sandbox.model import Permissions, View
-from execzmq.sandbox.paths import view_of
-from execzmq.sandbox.wrapper import Wrapper, require_outside
+from execzmq.sandbox.model import Permissions
+from execzmq.sandbox.variables import PROXY_PORT
 from execzmq.types.finding import Finding
 from execzmq.types.params import ExecParams, SandboxIntent
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
-
-_PACKAGE = Path(__file__).parents[1]
-_LOOK_SECONDS = 15.0
-"""Time in which the folders that a request names, and a wrapper that is able, must be found."""
 
 
 class Confiner:
@@ -60,13 +50,14 @@ class Confiner:
 
     def __init__(self, backend: LocalBackend, keeper: Callable[[], KeeperClient]) -> None:
         self.cells = Cells(backend.folder, backend.run_task, keeper)
-        self._hidden = hidden_from_sandboxes(backend.folder)
+        self._looker = Looker(hidden_from_sandboxes(backend.folder), lambda: self.cells.sweeper)
         self._backend = backend
         self.probe = probe_of(backend.folder, backend.offer.home, lambda: self._host)
 
     def findings(self) -> list[Finding]:
         """Look whether sandboxes can be enforced here, and which limits; takes some seconds at most."""
-        return [*self.probe.look().findings, limits.finding(self.cells.cgroups), internet.finding()]
+        held = limits.finding(self.cells.cgroups)
+        return [*self.probe.look().findings, held, internet.finding(), self._backend.offer.finding()]
 
     def permissions_for(self, params: ExecParams, share: SandboxIntent | None) -> Permissions | None:
         """Return what a command may do, `None` where it is not confined.
@@ -82,7 +73,7 @@ class Confiner:
             check_confinable(params)
         return permissions
 
-    async def prepare(self, params: ExecParams, permissions: Permissions) -> Prepared:
+    async def prepare(self, permissions: Permissions) -> Prepared:
         """Find on this host what a command may see.
 
         Raises:
@@ -92,58 +83,46 @@ class Confiner:
             SpawnFailed: there is no descriptor, thread or memory to look with.
         """
         try:
-            return await self._prepared(permissions, params)
+            return await self._prepared(permissions)
         except OSError as error:
             raise spawn_error(error) from None
 
-    async def _prepared(self, permissions: Permissions, params: ExecParams) -> Prepared:
+    async def _prepared(self, permissions: Permissions) -> Prepared:
         wrapper = await self.probe.require()
         if permissions.network.mode == "internet":
             slirp.find()
         plan = limits.plan(permissions.limits, self.cells.cgroups.controllers, os.geteuid())
         if permissions.require_limits:
             limits.check(plan, self.cells.cgroups.reason)
-        try:
-            look = partial(self._look, permissions, wrapper, self.cells.sweeper)
-            view, starting = await aside(look, _LOOK_SECONDS, _drop)
-        except TimeoutError:
-            words = f"its folders were not found within {_LOOK_SECONDS:.0f} s: does a file system not answer?"
-            raise SandboxUnavailable(words, reason="slow_folders") from None
+        looked = await self._looker.look(permissions, wrapper)
         applied = applied_of(
             permissions,
-            view,
+            looked.view,
             kind="bubblewrap",
             limits_enforced=plan.enforced,
             abstract_sockets="host" if reaches_host_sockets(permissions) else "own",
         )
-        chosen = () if params.env_policy is None else tuple(map(os.fsencode, params.env_policy.set))
         path = os.fsencode(wrapper.path)
-        return Prepared(permissions, view, path, self._host, applied, starting, chosen)
-
-    def _look(self, permissions: Permissions, wrapper: Wrapper, sweeper: Sweeper) -> tuple[View, int]:
-        with contextlib.ExitStack() as undoing:
-            starting = sweeper.starting()
-            undoing.callback(os.close, starting)
-            view = view_of(with_own_code(permissions), server_dirs=self._hidden, placeholders=sweeper.paths)
-            undoing.callback(view.close)
-            require_outside(wrapper, view.roots)
-            found = view, starting
-            undoing.pop_all()
-        return found
+        return Prepared(permissions, looked, path, self._host, applied)
 
     def occupy(self, key: str, prepared: Prepared) -> None:
-        """Take what a sandbox needs on the disk and in the kernel before it is started.
+        """Make the control group that a sandbox will be in, where it needs one."""
+        prepared.cgroup = limits.group_for(word_of(key), prepared.permissions.limits, self.cells.cgroups)
+
+    def hold(self, key: str, prepared: Prepared) -> None:
+        """Take what a sandbox needs on the disk before anything of it is mounted.
 
         Raises:
-            SpawnFailed: the disk is full or fails; nothing was taken.
+            SpawnFailed: a disk is full or fails, or there is no descriptor; nothing was taken.
         """
         try:
             self.cells.sweeper.hold(key, prepared.view)
         except OSError as error:
-            message = f"the sandbox cannot be written down in the server's state folder: {error.strerror}"
-            raise SpawnFailed(f"{message}; make room on its disk", reason="placeholders") from None
-        limited = prepared.permissions.limits
-        prepared.cgroup = limits.group_for(word_of(key), limited, self.cells.cgroups)
+            if is_shortage(error):
+                raise spawn_error(error) from None
+            message = f"the sandbox needs a file that cannot be written: {error.strerror}"
+            path = os.fsdecode(error.filename)
+            raise SpawnFailed(f"{message}: {path!r}; make room on its disk", reason="placeholders") from None
 
     def vacate(self, key: str, prepared: Prepared) -> None:
         """Give back what was taken for a sandbox that was not entered, and whose processes are ended."""
@@ -171,9 +150,9 @@ class Confiner:
             closing.callback(status.close)
             try:
                 first = await entering.first_process(status)
-                undoing.callback(os.close, first)
+                undoing.callback(os.close, first.pidfd)
                 killing.callback(_kill, first)
-                keeper.hold(key, FIRST, first)
+                keeper.hold(key, FIRST, first.pidfd)
                 around = await self._set_up(process, prepared, first, killing)
                 undoing.callback(around.close)
                 others = _others(around)
@@ -181,13 +160,10 @@ class Confiner:
                 command = await self._let_go(key, prepared, spawned, status, first, killing)
             except entering.NotExecuted as failure:
                 raise await error_of(prepared, spawned, failure) from None
-            if command < 0 and (error := await terminal_error_of(prepared, spawned, status.exit_code)):
+            if command is NOBODY and (error := await terminal_error_of(prepared, spawned, status.exit_code)):
                 raise error
             undoing.pop_all()
             killing.pop_all()
-        if command >= 0:
-            with contextlib.suppress(OSError):  # the next server finds it by its number inside
-                keeper.hold(key, COMMAND, command)
         return self.cells.take_in(process, spawned.pid, first, command, around, others)
 
     async def _let_go(
@@ -196,10 +172,10 @@ class Confiner:
         prepared: Prepared,
         spawned: SpawnedProcess,
         status: WrapperStatus,
-        first: int,
+        first: Leader,
         killing: contextlib.ExitStack,
-    ) -> int:
-        """Let the command run, and wait until it does; return its pidfd, -1 where it has ended already.
+    ) -> Leader:
+        """Let the command run, and wait until it does; return it, nobody where it has ended already.
 
         Cancelled it goes on, for the next server, or is ended by the keeper, which knows whether it runs.
         """
@@ -207,18 +183,18 @@ class Confiner:
             await self._backend.keeper.release(key)
             fds, lines = spawned.fds, prepared.command_lines
             output = fds.get("stdout", fds.get("pty", -1))
-            return await entering.executed(status, pid_of(first), lines, output, is_own="stderr" in fds)
+            return await entering.executed(status, first.pid, lines, output, is_own="stderr" in fds)
         except asyncio.CancelledError:
             killing.pop_all()
             raise
 
     async def _set_up(
-        self, process: ManagedProcess, prepared: Prepared, first: int, killing: contextlib.ExitStack
+        self, process: ManagedProcess, prepared: Prepared, first: Leader, killing: contextlib.ExitStack
     ) -> Circumstances:
         """Set, while the command waits at its gate, what must hold before it runs."""
         key, permissions = process.spec.key, prepared.permissions
         enforced = await limits.enforce(
-            pid_of(first),
+            first.pid,
             word_of(key),
             permissions.limits,
             self.cells.cgroups,
@@ -226,16 +202,17 @@ class Confiner:
             required=permissions.require_limits,
             cgroup=prepared.cgroup,
         )
+        prepared.cgroup = enforced.cgroup
         names = frozenset(enforced.plan.enforced)
         if names != frozenset(prepared.applied["limits_enforced"]):
             prepared.applied["limits_enforced"] = sorted(names)
             self._backend.journal.note(start_record(process.spec))
         around = Circumstances(permissions, prepared.sight, names, enforced.cgroup)
         if permissions.network.mode == "proxy":
-            listener = await self._backend.keeper.listen(key, first, PROXY_PORT)
+            listener = await self._backend.keeper.listen(key, first.pidfd, PROXY_PORT)
             self.cells.proxies.serve(process, listener, around)
         elif permissions.network.mode == "internet":
-            around.companion = await internet.connect(self._backend.keeper, key, first)
+            around.companion = await internet.connect(self._backend.keeper, key, first.pidfd)
             killing.callback(around.companion.end, self._backend.keeper)
         return around
 
@@ -243,19 +220,6 @@ class Confiner:
 def reaches_host_sockets(permissions: Permissions) -> bool:
     """Tell whether a command reaches the abstract sockets of this host."""
     return permissions.network.mode == "host" and not landlock.can_scope()
-
-
-def with_own_code(permissions: Permissions) -> Permissions:
-    """Return permissions that keep what the next server will execute as it is, where a root holds it."""
-    roots = [os.path.realpath(root) for root in permissions.writable]
-    code = {os.path.realpath(os.fsencode(path)) for path in (sys.prefix, sys.base_prefix, _PACKAGE)}
-    kept = tuple(path for path in sorted(code) if is_within(path, roots) and path not in roots)
-    return dataclasses.replace(permissions, readable=(*permissions.readable, *kept))
-
-
-def _drop(found: tuple[View, int]) -> None:
-    found[0].close()
-    os.close(found[1])
 
 
 def _others(around: Circumstances) -> dict[str, int]:
@@ -275,7 +239,7 @@ def _others(around: Circumstances) -> dict[str, int]:
     return copies
 
 
-def _kill(first: int) -> None:
+def _kill(first: Leader) -> None:
     """Kill a sandbox that was not entered."""
     with contextlib.suppress(OSError):
-        signal.pidfd_send_signal(first, signal.SIGKILL)
+        signal.pidfd_send_signal(first.pidfd, signal.SIGKILL)

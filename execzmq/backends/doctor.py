@@ -7,6 +7,8 @@ import platform
 import resource
 import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -15,11 +17,21 @@ import zmq
 from execzmq.aside import Aside
 from execzmq.keeper import landlock
 from execzmq.process import journal
+from execzmq.sandbox.disk import Disk
+from execzmq.sandbox.mountinfo import MountTable
 from execzmq.settings import GIB, VERSION
 from execzmq.types.finding import Finding
 
 _DESCRIPTORS = 4096
 _FREE = 1 * GIB
+_ROOT = str(Path(__file__).resolve().parents[2])
+_DETACH = """
+import sys
+sys.path.insert(0, {root!r})
+from execzmq.keeper.mounts import detach
+sys.exit(not detach())
+"""
+_DETACH_SECONDS = 10.0
 
 
 def examine(folder: Path) -> list[Finding]:
@@ -33,6 +45,7 @@ def examine(folder: Path) -> list[Finding]:
         _processes(),
         _user(),
         landlock_finding(),
+        mounts_finding(),
     ]
 
 
@@ -135,3 +148,32 @@ def landlock_finding() -> Finding:
     text = "with network=host a sandbox reaches this host's abstract sockets"
     found = f"ABI {abi}" if abi else "not there"
     return Finding("Landlock", True, f"{found}: {text}; Linux 6.12 or newer holds them back")
+
+
+def mounts_finding() -> Finding:
+    """Tell whether a sandbox sees what is mounted while its command runs."""
+    name = "later mounts"
+    if not mounts_are_shared():
+        return Finding(name, True, "this host hands none on: a sandbox sees what was there at its start")
+    if _can_detach():
+        return Finding(name, True, "a sandbox sees what was there at its start, and nothing that comes later")
+    text = (
+        "a sandbox sees what is mounted while its command runs, to be written too where the host may: this "
+        "user can make no namespace but by bubblewrap (see kernel.apparmor_restrict_unprivileged_userns)"
+    )
+    return Finding(name, True, text)
+
+
+def mounts_are_shared() -> bool:
+    """Tell whether copies of this host's mounts go on getting what is mounted on it."""
+    return MountTable(Disk().mounts()).are_shared
+
+
+def _can_detach() -> bool:
+    """Try in a process of its own what the keeper's child does; takes as long as a Python's start."""
+    program = [sys.executable, "-I", "-S", "-c", _DETACH.format(root=_ROOT)]
+    try:
+        done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DETACH_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

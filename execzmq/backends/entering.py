@@ -12,9 +12,11 @@ import select
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
+from execzmq.backends.confined import NOBODY
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.keeper import procfs
 from execzmq.keeper.tree import parent_of
+from execzmq.process.confinement import Leader
 
 SECONDS = 15.0
 """Time in which a sandbox must exist, and again in which the command must be executed in it."""
@@ -34,8 +36,8 @@ class NotExecuted(Exception):
         self.is_late = is_late
 
 
-async def first_process(status: WrapperStatus) -> int:
-    """Wait for the sandbox's first process; return its pidfd.
+async def first_process(status: WrapperStatus) -> Leader:
+    """Wait for the sandbox's first process; its pidfd is the caller's.
 
     Raises:
         NotExecuted: there will be none. OSError: there is no descriptor for it.
@@ -49,15 +51,15 @@ async def first_process(status: WrapperStatus) -> int:
     if status.first_pid is None:
         raise NotExecuted()
     try:
-        return os.pidfd_open(status.first_pid)
+        return Leader(os.pidfd_open(status.first_pid), status.first_pid)
     except ProcessLookupError as error:
         raise NotExecuted() from error
 
 
 async def executed(
     status: WrapperStatus, first_pid: int, before: Collection[bytes], output: int, *, is_own: bool
-) -> int:
-    """Wait until the command was executed; return its pidfd, -1 where it has ended already.
+) -> Leader:
+    """Wait until the command was executed; its pidfd is the caller's; nobody where it has ended already.
 
     Args:
         before: command lines of what its process is before.
@@ -100,28 +102,28 @@ def _has_words(fd: int) -> bool:
     return any(events & select.POLLIN for _, events in poll.poll(0))
 
 
-async def _executed(status: WrapperStatus, first_pid: int, before: Collection[bytes], own_output: int) -> int:
+async def _executed(
+    status: WrapperStatus, first_pid: int, before: Collection[bytes], own_output: int
+) -> Leader:
     pause = _LOOK_AGAIN
     while True:
         if own_output >= 0 and _has_words(own_output):
             return command_in(first_pid)
         pid = child_of(first_pid)
         if pid is not None and is_executed(pid, before):
-            return _pidfd_of(pid, first_pid)
+            return _opened(pid, first_pid)
         if status.exit_code is not None:
-            return -1
+            return NOBODY
         if status.has_ended:
             raise NotExecuted()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await status.news()
+        await status.news(pause)
         pause = min(2 * pause, _SLOWEST)
 
 
-def command_in(first_pid: int) -> int:
-    """Return the pidfd of the command in a sandbox, -1 where it has ended."""
+def command_in(first_pid: int) -> Leader:
+    """Return the command in a sandbox, nobody where it has ended; its pidfd is the caller's."""
     pid = child_of(first_pid)
-    return -1 if pid is None else _pidfd_of(pid, first_pid)
+    return NOBODY if pid is None else _opened(pid, first_pid)
 
 
 def child_of(pid: int) -> int | None:
@@ -154,13 +156,13 @@ def is_executed(pid: int, before: Collection[bytes]) -> bool:
     return bool(line) and not any(line == other[:_CMDLINE] for other in before)
 
 
-def _pidfd_of(pid: int, parent: int) -> int:
+def _opened(pid: int, parent: int) -> Leader:
     with suppress(OSError):
         pidfd = os.pidfd_open(pid)
         if parent_of(pid) == parent:
-            return pidfd
+            return Leader(pidfd, pid)
         os.close(pidfd)
-    return -1
+    return NOBODY
 
 
 def words_in(fd: int) -> bytes:

@@ -16,7 +16,7 @@ from execzmq.process.lastwords import last_output
 from execzmq.process.managed import ManagedProcess
 from execzmq.sandbox.cgroups import Cgroup
 from execzmq.sandbox.ending import Ending
-from execzmq.sandbox.limits import facts
+from execzmq.sandbox.limits import LimitFacts, facts
 from execzmq.sandbox.model import Permissions
 from execzmq.sandbox.outside import Host
 from execzmq.sandbox.proxy import Proxy
@@ -62,10 +62,13 @@ async def verdict_of(process: ManagedProcess, around: Circumstances, status: int
     Args:
         status: of the command as from wait(2); `None` = nobody knows.
     """
-    if not status:  # nobody knows, or it succeeded
+    if status is None:
+        return Verdict()
+    limits = facts(around.cgroup, around.enforced)
+    if status == 0 and not limits.oom_kills and not limits.refused_forks:
         return Verdict()
     process.streams.drain()
-    ending = _ending_of(process, around, os.waitstatus_to_exitcode(status))
+    ending = _ending_of(process, around, limits, os.waitstatus_to_exitcode(status))
     try:
         found = await aside(partial(judge, ending, Host()), _SECONDS)
     except OSError:  # of time too, or there is no thread: the end is told all the same
@@ -74,8 +77,8 @@ async def verdict_of(process: ManagedProcess, around: Circumstances, status: int
     return Verdict(found.cause, confidence, tuple(map(str, found.evidence)))
 
 
-def _ending_of(process: ManagedProcess, around: Circumstances, code: int) -> Ending:
-    last, limits = last_output(process.log), facts(around.cgroup, around.enforced)
+def _ending_of(process: ManagedProcess, around: Circumstances, limits: LimitFacts, code: int) -> Ending:
+    last = last_output(process.log)
     return Ending(
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,

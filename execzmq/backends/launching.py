@@ -76,26 +76,41 @@ def check_params(params: ExecParams) -> None:
     """Check what can be refused before anything is begun.
 
     Raises:
-        InvalidRequest: stdin is to be data, and also a terminal.
+        InvalidRequest: stdin is to be data, and also a terminal; a limit with which nothing can run.
     """
+    if params.limits is not None:
+        params.limits.check()
     if params.tty and params.stdin_data:
         message = "a command at a terminal reads the terminal; write the data to it once it runs"
         raise InvalidRequest(message, fields={"stdin_data": "not with a terminal"})
 
 
-def explain_plain(
-    params: ExecParams, base_env: Mapping[bytes, bytes], cwd: bytes, profile: EnvPolicy | None = None
-) -> dict[str, Any]:
+def explain_plain(params: ExecParams, base_env: Mapping[bytes, bytes], cwd: bytes) -> dict[str, Any]:
     """Return what a start that is not confined would become; of its variables the names alone.
-
-    Args:
-        profile: as of `launch_of`.
 
     Raises:
         InvalidRequest: a variable cannot be one.
     """
-    env = build_env(base_env if params.env is None else params.env, params.env_policy, b"", profile)
-    return {"argv": list(params.argv), "arguments": None, "cwd": cwd, "env": sorted(env), "sandbox": None}
+    names = sorted(env_of(params, base_env, b""))
+    return {
+        "argv": list(params.argv),
+        "arguments": None,
+        "cwd": cwd,
+        "env": names,
+        "env_changes": None,
+        "sandbox": None,
+    }
+
+
+def env_of(
+    params: ExecParams,
+    base_env: Mapping[bytes, bytes],
+    mark: bytes | None,
+    profile: EnvPolicy | None = None,
+) -> dict[bytes, bytes]:
+    """Return the variables of a command; for arguments and errors see `build_env`."""
+    base = base_env if params.env is None else params.env
+    return build_env(base, params.env_policy, mark, profile)
 
 
 _values_of = operator.attrgetter(*(field.name for field in dataclasses.fields(ExecParams)))
@@ -122,8 +137,7 @@ def launch_of(
     Raises:
         InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory for its stdin.
     """
-    base = base_env if params.env is None else params.env
-    env = build_env(base, params.env_policy, spec.mark, profile)
+    env = env_of(params, base_env, spec.mark, profile)
     size = params.tty_size
     files: dict[str, int] = {}
     stdin = params.stdin
@@ -150,6 +164,11 @@ def launch_of(
         segment_bytes=segment_size(spec.log_budget),
     )
     return launch, files
+
+
+def is_shortage(error: OSError) -> bool:
+    """Tell whether descriptors, memory or processes have run out, whatever was to be done with them."""
+    return error.errno in _REASONS
 
 
 def spawn_error(error: BaseException) -> ExecZMQError:

@@ -27,11 +27,10 @@ from execzmq.backends.prepared import Prepared
 from execzmq.backends.recording import Recording
 from execzmq.backends.records import end_record, forget_record
 from execzmq.backends.restore import restore
-from execzmq.backends.starting import Starter
+from execzmq.backends.starting import Begun, Starter, begin_when_prepared
 from execzmq.backends.unshared import Unshared
 from execzmq.errors import InvalidState
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
-from execzmq.keeper.outcome import Outcome
 from execzmq.process import guards
 from execzmq.process.census import Scope
 from execzmq.process.ending import End
@@ -107,7 +106,7 @@ class LocalBackend(Unshared):
         try:
             await backend._keeping.connect(found)
             restore(backend, records, backend.confiner.cells.without_companions(left))
-            backend.confiner.cells.recover()
+            backend.confiner.cells.recover(backend.table)
         except BaseException:
             await backend.aclose()
             raise
@@ -139,9 +138,8 @@ class LocalBackend(Unshared):
 
     async def start(self, params: ExecParams, session: str = "local") -> LocalProcess:
         """Start a command for a session; see ExecBackend. Cancelling leaves the command running."""
-        preparing = self.prepare(params)
-        prepared = None if preparing is None else await preparing
-        process, starting, repeated = self.begin(params, session, prepared)
+        begun = begin_when_prepared(self, params, session, None, self.prepare(params))
+        process, starting, repeated = await begun
         if starting is not None:
             await starting
         return LocalProcess(self, process, session, is_repeat=repeated)
@@ -226,10 +224,8 @@ class LocalBackend(Unshared):
         self._require_open()
         return self._starter.prepare(params, share)
 
-    def begin(
-        self, params: ExecParams, session: str, prepared: Prepared | None = None
-    ) -> tuple[ManagedProcess, Outcome[None] | None, bool]:
-        """Begin a start; return the process, what tells of its success, and whether it is a repeat.
+    def begin(self, params: ExecParams, session: str, prepared: Prepared | None = None) -> Begun:
+        """Begin a start; `begin_when_prepared` does so as often as it must be prepared.
 
         Args:
             prepared: owned by this call.

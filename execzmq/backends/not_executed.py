@@ -11,10 +11,11 @@ from functools import partial
 from execzmq.aside import aside
 from execzmq.backends.entering import SECONDS, NotExecuted, words_in
 from execzmq.backends.prepared import Prepared
-from execzmq.errors import ExecZMQError, SandboxUnavailable
+from execzmq.errors import ExecZMQError, InvalidRequest, SandboxUnavailable
 from execzmq.keeper.client import SpawnedProcess
 from execzmq.keeper.diagnose import explain
 from execzmq.keeper.launch import Launch
+from execzmq.sandbox.limits import facts
 from execzmq.sandbox.setup_errors import Explained, start_error, terminal_error
 
 _LOOK_SECONDS = 5.0
@@ -26,6 +27,10 @@ async def error_of(prepared: Prepared, spawned: SpawnedProcess, failure: NotExec
     if failure.is_late:
         late = f"the sandbox was not ready within {SECONDS:.0f} s: does a file system not answer?"
         return SandboxUnavailable(late, reason="timeout")
+    memory = prepared.permissions.limits.memory
+    if prepared.cgroup is not None and facts(prepared.cgroup, ()).oom_kills:
+        message = f"the limit memory={memory} is too little for the sandbox itself: ask for more"
+        return InvalidRequest(message, reason="too_little_memory", field="limits.memory")
     fd = next(spawned.fds[name] for name in ("stderr", "stdout", "pty") if name in spawned.fds)
     launch = prepared.launched
     words = words_in(fd)

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from execzmq.backends.launching import explain_plain, launch_of, memory_file
+from execzmq.backends.launching import env_of, launch_of, memory_file
+from execzmq.backends.looking import Looked
+from execzmq.backends.telling import Telling
 from execzmq.backends.wrapper_status import WrapperStatus
 from execzmq.errors import InvalidRequest
-from execzmq.keeper import landlock, mounts
+from execzmq.keeper import landlock
 from execzmq.keeper.launch import Launch, Tty
 from execzmq.process.environ import MARK_NAME, build_env
 from execzmq.process.spec import ProcessSpec
@@ -22,24 +24,27 @@ from execzmq.sandbox import bwrap, seccomp, slirp
 from execzmq.sandbox.cgroups import Cgroup
 from execzmq.sandbox.host import Host
 from execzmq.sandbox.model import Permissions, View
+from execzmq.sandbox.profiles import MINIMAL_HOME, TEMPORARY
 from execzmq.sandbox.sight import Sight
+from execzmq.sandbox.variables import BY_WRAPPER, Changes, changed, changes_of
 from execzmq.types.params import ExecParams
 
 _ARGUMENTS, _STATUS, _GATE, _FILTER, _FIRST_SOURCE = range(600, 605)
 """Numbers of the descriptors in the wrapper. High ones are free in most keepers, where a start that takes no
 other numbers there is the cheaper; with all that a view can have they stay below 1024."""
+_OF_PROFILES = {**TEMPORARY, b"HOME": MINIMAL_HOME}
+"""What the built-in profiles make of variables."""
 _FOLDER = b"/"
 """Working directory of the wrapper: it must hold no file system of the client's."""
 
 
 @dataclass(slots=True, eq=False)
 class Prepared:
-    """A command that can be confined. Owns the view, and the end of a pipe that `launch_of` leaves here.
+    """A command that can be confined. Owns what was looked at, and what `launch_of` leaves here.
 
     Attributes:
         applied: what is told of the sandbox.
-        starting: descriptor that keeps what others have left on the disk.
-        chosen: names of variables that the client sets itself.
+        looked: what it will see; to be checked before the wrapper is told of it.
         cgroup: which the wrapper joins, `None` where there is none.
         sight: what the command sees where.
         launched: the command without the sandbox, from `launch_of` on.
@@ -47,37 +52,44 @@ class Prepared:
     """
 
     permissions: Permissions
-    view: View
+    looked: Looked
     wrapper: bytes
     host: Host
     applied: dict[str, Any]
-    starting: int
-    chosen: tuple[bytes, ...] = ()
     cgroup: Cgroup | None = None
     sight: Sight = field(init=False)
     launched: Launch = field(init=False)
     command_lines: tuple[bytes, ...] = ()
     _status: int = -1
+    _telling: Telling | None = None
 
     def __post_init__(self) -> None:
         """Note what the command will see, which outlives the view's descriptors."""
         places = tuple((mount.path, mount.access) for mount in self.view.mounts)
         self.sight = Sight(self.permissions.read, places)
 
+    @property
+    def view(self) -> View:
+        """Return what the command will see."""
+        return self.looked.view
+
     def launch_of(
         self, params: ExecParams, spec: ProcessSpec, base_env: Mapping[bytes, bytes], folder: str
     ) -> tuple[Launch, dict[str, int]]:
         """Return what the keeper is asked for, and descriptors to pass, which the caller must close.
 
+        The wrapper then waits for what it is told by `tell`.
+
         Raises:
             InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory.
         """
         shaped, profile = self._shaped(params, base_env), self.permissions.env_policy
-        self.launched, files = launch_of(shaped, spec, base_env, folder, profile)
+        plain, files = launch_of(shaped, spec, base_env, folder, profile)
+        self.launched = plain._replace(env=changed(plain.env, self._changes(params, plain.env)))
         try:
             numbers = self._pass_sources(files)
-            arguments = self.arguments(self.launched, numbers)
-            files["arguments"] = memory_file("execzmq-arguments", bwrap.encoded(arguments))
+            self._telling = Telling()
+            files["arguments"] = self._telling.take_reader()
             program = seccomp.program(allow_debug=self.permissions.allow_debug)
             files["filter"] = memory_file("execzmq-filter", program)
             files["gate"] = _gate()
@@ -89,6 +101,11 @@ class Prepared:
             raise
         return self._wrapped(self.launched, numbers), files
 
+    def tell(self, arguments: Sequence[bytes]) -> None:
+        """Tell the wrapper that was launched its arguments, for which it waits."""
+        assert self._telling is not None
+        self._telling.tell(bwrap.encoded(arguments))
+
     def arguments(self, launch: Launch, numbers: Sequence[int]) -> list[bytes]:
         """Return what the wrapper reads from a descriptor: it holds values of variables."""
         return bwrap.arguments(
@@ -97,7 +114,6 @@ class Prepared:
             numbers,
             host=self.host,
             env=launch.env,
-            chosen=self.chosen,
             cwd=launch.cwd or _FOLDER,
             tty=launch.tty is not None,
             resolver_fd=self._resolver,
@@ -123,22 +139,37 @@ class Prepared:
 
     def close(self) -> None:
         """Close what is still here; idempotent."""
-        self.view.close()
-        if self.starting >= 0:
-            os.close(self.starting)
-            self.starting = -1
+        self.looked.close()
+        if self._telling is not None:
+            self._telling.close()
         if self._status >= 0:
             os.close(self._status)
             self._status = -1
 
     def explained(self, params: ExecParams, base_env: Mapping[bytes, bytes], cwd: bytes) -> dict[str, Any]:
-        """Return what the command would become; of its variables the names alone."""
-        shaped = self._shaped(params, base_env)
-        plain = explain_plain(shaped, base_env, cwd, self.permissions.env_policy)
+        """Return what the command would become; of variables that are not set by execzmq the names alone."""
+        shaped, policy = self._shaped(params, base_env), self.permissions.env_policy
+        env = env_of(shaped, base_env, b"", policy)
+        changes = self._changes(params, env)
+        told = {**dict(_OF_PROFILES.items() & env.items()), **changes}
         tty = Tty(params.tty_size.rows, params.tty_size.cols) if params.tty else None
-        launch = Launch("", params.argv, cwd=cwd, tty=tty)
-        arguments = self.arguments(launch, self.numbers)
-        return {**plain, "argv": self.command(launch), "arguments": arguments, "sandbox": self.applied}
+        launch = Launch("", params.argv, cwd=cwd, tty=tty, env=changed({}, changes))
+        return {
+            "argv": self.command(launch),
+            "arguments": self.arguments(launch, self.numbers),
+            "cwd": cwd,
+            "env": sorted({BY_WRAPPER, *changed(env, changes)}),
+            "env_changes": told,
+            "sandbox": self.applied,
+        }
+
+    def _changes(self, params: ExecParams, env: Mapping[bytes, bytes]) -> Changes:
+        """Return what the sandbox makes of variables, but for those that were set on purpose."""
+        policy, profile = params.env_policy, self.permissions.env_policy
+        kept = set() if policy is None else set(map(os.fsencode, policy.set))
+        if profile is not None and (policy is None or policy.inherit == "profile"):
+            kept |= set(map(os.fsencode, profile.set))
+        return changes_of(env, kept, self.permissions.network.mode)
 
     def _shaped(self, params: ExecParams, base_env: Mapping[bytes, bytes]) -> ExecParams:
         """Return the request with the server's own variables, as far as its profile lets them go."""
@@ -184,7 +215,7 @@ class Prepared:
             passed=passed,
             gate="gate",
             joins=() if self.cgroup is None else self.cgroup.joins,
-            detached=mounts.are_shared(),
+            detached=self.view.is_shared,
             scoped=self.permissions.network.mode == "host" and landlock.can_scope(),
         )
 

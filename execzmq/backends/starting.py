@@ -5,19 +5,21 @@ Knows nothing of what becomes of them later.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from execzmq.backends import orphans
 from execzmq.backends.launching import check_params, digest_of, explain_plain, launch_of, spawn_error
+from execzmq.backends.looking import Outdated
 from execzmq.backends.prepared import Prepared
 from execzmq.backends.wiring import connect_streams
 from execzmq.errors import Conflict, ExecZMQError, ServerLost, to_wire
 from execzmq.keeper.client import KeeperLost, SpawnedProcess
-from execzmq.keeper.launch import Launch, SpawnError
+from execzmq.keeper.launch import SpawnError
 from execzmq.keeper.outcome import Outcome
 from execzmq.process.ending import End
 from execzmq.process.lifecycle import Life
@@ -28,6 +30,33 @@ from execzmq.types.params import ExecParams, SandboxIntent
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
+
+
+Begun: TypeAlias = tuple[ManagedProcess, Outcome[None] | None, bool]
+"""A process, what tells of the success of its start, and whether that is a repeat."""
+
+
+async def begin_when_prepared(
+    backend: LocalBackend,
+    params: ExecParams,
+    session: str,
+    share: SandboxIntent | None,
+    preparing: Coroutine[Any, Any, Prepared] | None,
+) -> Begun:
+    """Begin a start as soon as it is prepared, and prepare it anew where the disk has changed since.
+
+    Args:
+        share, preparing: what was given to `prepare` of the backend, and what that has returned.
+
+    Raises:
+        As `begin` of a backend, but Outdated.
+    """
+    while True:
+        prepared = None if preparing is None else await preparing
+        try:
+            return backend.begin(params, session, prepared)
+        except Outdated:
+            preparing = backend.prepare(params, share)
 
 
 class Starter:
@@ -64,18 +93,17 @@ class Starter:
         self, params: ExecParams, share: SandboxIntent | None
     ) -> Coroutine[Any, Any, Prepared] | None:
         permissions = self._backend.confiner.permissions_for(params, share)
-        return None if permissions is None else self._backend.confiner.prepare(params, permissions)
+        return None if permissions is None else self._backend.confiner.prepare(permissions)
 
-    def begin(
-        self, params: ExecParams, session: str, prepared: Prepared | None = None
-    ) -> tuple[ManagedProcess, Outcome[None] | None, bool]:
-        """Begin a start; return the process, what tells of its success, and whether it is a repeat.
+    def begin(self, params: ExecParams, session: str, prepared: Prepared | None = None) -> Begun:
+        """Begin a start.
 
         Args:
             prepared: owned by this call.
 
         Raises:
             Conflict, InvalidRequest, LimitExceeded, SpawnFailed: nothing was begun. ServerLost: it is ending.
+            Outdated: nothing was begun, and it must be prepared anew.
         """
         with contextlib.ExitStack() as undoing:
             if prepared is not None:
@@ -122,14 +150,11 @@ class Starter:
         check_params(params)
         self._repeated(params, self._id_of(params), digest_of(params))
         base_env, cwd = self._backend.base_env, self._backend.cwd_of(params)
-        preparing = self._preparing(params, share)
-        if preparing is None:
-            return explain_plain(params, base_env, cwd)
-        prepared = await preparing
-        try:
-            return prepared.explained(params, base_env, cwd)
-        finally:
-            prepared.close()
+        while (preparing := self._preparing(params, share)) is not None:
+            with contextlib.suppress(Outdated), contextlib.closing(await preparing) as prepared:
+                prepared.looked.check()
+                return prepared.explained(params, base_env, cwd)
+        return explain_plain(params, base_env, cwd)
 
     def _begin(
         self,
@@ -147,35 +172,55 @@ class Starter:
         cwd = backend.cwd_of(params)
         applied = None if prepared is None else prepared.applied
         spec = spec_of(params, process_id, instance, cwd, budget, session, digest, backend.clock(), applied)
-        folder = backend.log_folder(spec)
-        if prepared is not None:
-            backend.confiner.occupy(spec.key, prepared)
-            undoing.callback(backend.confiner.vacate, spec.key, prepared)
-        launch, files = self._launch_of(params, spec, folder, prepared)
-        try:
-            backend.recording.begun(spec)
-            process = ManagedProcess(
-                spec, OutputLog(folder, instance, budget, backend.memory), backend, backend.clock
-            )
-            backend.take_in(process)
-            spawned = backend.keeper.spawn(launch, files)
-        finally:
-            for fd in files.values():
-                os.close(fd)
+        if prepared is None:
+            process, spawned = self._begin_plain(params, spec)
+        else:
+            process, spawned = self._begin_confined(params, spec, prepared, undoing)
         starting = self._starting[process_id] = Outcome()
         self.counts["started"] += 1
         spawned.then(partial(self._spawned, process, prepared), partial(self._failed, process, prepared))
         return process, starting
 
-    def _launch_of(
-        self, params: ExecParams, spec: ProcessSpec, folder: str, prepared: Prepared | None
-    ) -> tuple[Launch, dict[str, int]]:
-        if prepared is None:
-            return launch_of(params, spec, self._backend.base_env, folder)
+    def _begin_plain(
+        self, params: ExecParams, spec: ProcessSpec
+    ) -> tuple[ManagedProcess, Outcome[SpawnedProcess]]:
+        launch, files = launch_of(params, spec, self._backend.base_env, self._backend.log_folder(spec))
         try:
-            return prepared.launch_of(params, spec, self._backend.base_env, folder)
+            return self._recorded(spec), self._backend.keeper.spawn(launch, files)
+        finally:
+            _close_all(files)
+
+    def _begin_confined(
+        self, params: ExecParams, spec: ProcessSpec, prepared: Prepared, undoing: contextlib.ExitStack
+    ) -> tuple[ManagedProcess, Outcome[SpawnedProcess]]:
+        """Have the wrapper loaded first, which waits for its arguments, and make what it needs meanwhile."""
+        backend, confiner = self._backend, self._backend.confiner
+        confiner.occupy(spec.key, prepared)
+        undoing.callback(confiner.vacate, spec.key, prepared)
+        try:
+            launch, files = prepared.launch_of(params, spec, backend.base_env, backend.log_folder(spec))
         except OSError as error:
             raise spawn_error(error) from None
+        try:
+            spawned = backend.keeper.spawn(launch, files)
+        finally:
+            _close_all(files)
+        undoing.callback(spawned.cancel)
+        prepared.looked.check()
+        arguments = prepared.arguments(prepared.launched, prepared.numbers)
+        confiner.hold(spec.key, prepared)
+        process = self._recorded(spec)
+        prepared.tell(arguments)
+        return process, spawned
+
+    def _recorded(self, spec: ProcessSpec) -> ManagedProcess:
+        """Write a start down, and take its process into the table."""
+        backend = self._backend
+        backend.recording.begun(spec)
+        log = OutputLog(backend.log_folder(spec), spec.instance, spec.log_budget, backend.memory)
+        process = ManagedProcess(spec, log, backend, backend.clock)
+        backend.take_in(process)
+        return process
 
     def _spawned(self, process: ManagedProcess, prepared: Prepared | None, spawned: SpawnedProcess) -> None:
         if prepared is None:
@@ -196,6 +241,9 @@ class Starter:
             raise
         else:
             self._run(process, spawned)
+            await asyncio.sleep(0)  # who waits for the start, and then for output, goes first
+            self._backend.readers.look()
+            self._backend.confiner.cells.hold_command(process)
         finally:
             prepared.close()
 
@@ -204,6 +252,7 @@ class Starter:
             pumps, feeder = connect_streams(self._backend, process, spawned)
         except OSError as error:
             self._backend.keeper.abandon(process.spec.key)
+            self._backend.confiner.cells.give_up(process)
             self._failed(process, None, error)
             return
         process.started(spawned.pid, spawned.pidfd, pumps, feeder)
@@ -236,3 +285,8 @@ class Starter:
         if starting is not None:
             with contextlib.suppress(ExecZMQError):
                 await starting
+
+
+def _close_all(files: Mapping[str, int]) -> None:
+    for fd in files.values():
+        os.close(fd)

@@ -49,17 +49,23 @@ class Sweeper:
         """Return what is left on the disk now."""
         return self._placeholders.paths
 
-    def starting(self) -> int:
-        """Return what keeps everything where it is until it is closed; may wait. See `Placeholders`."""
-        return self._placeholders.starting()
+    def starting(self, *, waits: bool) -> int:
+        """Return what keeps everything where it is until it is closed. See `Placeholders`."""
+        return self._placeholders.starting(waits=waits)
 
     def hold(self, key: str, view: View) -> None:
         """Count a sandbox that is being started as a user of what it leaves. Raises OSError: it is not."""
-        self._placeholders.hold(key, view)
+        try:
+            self._placeholders.hold(key, view)
+        except BaseException:
+            self._poke()
+            raise
 
     def recover(self, alive: Collection[str]) -> None:
         """Take over what earlier lives have left, and remove what none of these sandboxes needs."""
         self._placeholders.recover(alive)
+        if len(self._placeholders):
+            self._run(self._find())
         self._poke()
 
     def release(self, key: str) -> None:
@@ -70,6 +76,12 @@ class Sweeper:
 
     async def aclose(self) -> None:
         """Look a last time, when nothing is run any more; what is left then is for the next life."""
+        try:
+            await self._look_last()
+        finally:
+            self._placeholders.close()
+
+    async def _look_last(self) -> None:
         with contextlib.suppress(OSError):  # of time too
             async with asyncio.timeout(_LAST_SECONDS):
                 # A look that was cancelled goes on in its thread, and others look too: each keeps all out.
@@ -77,6 +89,10 @@ class Sweeper:
                     if await aside(self._placeholders.sweep, _LAST_SECONDS):
                         return
                     await asyncio.sleep(_TURN)
+
+    async def _find(self) -> None:
+        with contextlib.suppress(OSError):  # of time too
+            await aside(self._placeholders.find, _SECONDS)
 
     def _poke(self) -> None:
         if self._placeholders.has_left and not self._is_sweeping:

@@ -46,8 +46,10 @@ def probe_of(folder: Path, home: bytes, host: Callable[[], Host]) -> Probe:
 def findings(folder: Path) -> list[Finding]:
     """Look, without a server, whether one could make sandboxes; takes some seconds at most."""
     is_root = os.geteuid() == 0
-    probe = probe_of(folder, ProfileStore().home, lambda: look_up(is_root=is_root))
-    return [*probe.look().findings, internet.finding(), doctor.landlock_finding()]
+    store = ProfileStore()
+    probe = probe_of(folder, store.home, lambda: look_up(is_root=is_root))
+    further = (internet.finding(), store.finding(), doctor.landlock_finding(), doctor.mounts_finding())
+    return [*probe.look().findings, *further]
 
 
 @contextlib.contextmanager

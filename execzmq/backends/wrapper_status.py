@@ -31,12 +31,18 @@ class WrapperStatus:
         self._fd = fd
         self._text = ""
         self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         os.set_blocking(fd, False)
-        asyncio.get_running_loop().add_reader(fd, self._read)
+        self._loop.add_reader(fd, self._read)
 
-    async def news(self) -> None:
-        """Wait until something was told since the last time."""
-        await self._news.wait()
+    async def news(self, seconds: float | None = None) -> None:
+        """Wait until something was told since the last time, no longer than `seconds`; `None` = no limit."""
+        timer = None if seconds is None else self._loop.call_later(seconds, self.wake)
+        try:
+            await self._news.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
         self._news.clear()
 
     def wake(self) -> None:
@@ -47,7 +53,7 @@ class WrapperStatus:
         """Close the descriptor; idempotent."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            asyncio.get_running_loop().remove_reader(fd)
+            self._loop.remove_reader(fd)
             os.close(fd)
 
     def _read(self) -> None:
@@ -56,7 +62,7 @@ class WrapperStatus:
             self._text += data.decode("ascii", "replace")
             if not data:
                 self.has_ended = True
-                asyncio.get_running_loop().remove_reader(self._fd)
+                self._loop.remove_reader(self._fd)
         self._take()
         self._news.set()
 

@@ -67,9 +67,20 @@ def _lines(explained: Mapping[str, Any]) -> Iterator[str]:
         yield f"sandbox {name}: {_value(value)}"
     yield f"cwd: {readable(explained['cwd'])}"
     yield f"variables: {' '.join(map(readable, explained['env'])) or 'none'}"
+    yield from _changes(explained["env_changes"] or {})
     yield f"command: {command_line(explained['argv'])}"
     if explained["arguments"]:
         yield f"with these arguments by a descriptor: {command_line(explained['arguments'])}"
+
+
+def _changes(changes: Mapping[bytes, bytes | None]) -> Iterator[str]:
+    named = {readable(name): value for name, value in sorted(changes.items())}
+    own = [f"{name}={readable(value)}" for name, value in named.items() if value is not None]
+    gone = [name for name, value in named.items() if value is None]
+    if own:
+        yield f"variables that the sandbox sets: {' '.join(own)}"
+    if gone:
+        yield f"variables that it takes out: {' '.join(gone)}"
 
 
 def _value(value: object) -> str:

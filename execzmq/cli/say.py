@@ -14,7 +14,7 @@ import click
 
 from execzmq import errors
 from execzmq.types.events import Gap, Notice
-from execzmq.types.results import ExitResult
+from execzmq.types.results import ExitResult, limits_met
 
 TIMED_OUT = 124
 FAILED = 125
@@ -65,7 +65,8 @@ def notice(process_id: str, event: Notice) -> None:
         line(f"{process_id}: the disk takes output again{f'; {lost:,} bytes were lost' if lost else ''}")
     elif event.kind == "network_denied":
         host = f"{data.get('host')}:{data.get('port')}"
-        cure = "; --allow-host allows it" if data.get("reason") == "not listed" else ", whatever is allowed"
+        can_be_listed = data.get("reason") == "not listed"
+        cure = "; --allow-host or its profile can allow it" if can_be_listed else ", whatever is allowed"
         line(f"{process_id}: its sandbox may not reach {host} ({data.get('reason')}){cure}")
     else:
         line(f"{process_id}: {event.kind} {data}")
@@ -129,6 +130,8 @@ def end(process_id: str, result: ExitResult) -> int:
         line(f"{process_id} was denied something by its sandbox{seen}; --explain tells what is allowed")
     elif result.cause not in ("exited", "signaled"):
         line(f"{process_id} ended: {result}")
+    if result.returncode and (met := limits_met(result)):
+        line(f"{process_id} met its limit of {' and '.join(met)}; --limit sets it, or its profile does")
     if result.held_open_by:
         holders = ", ".join(f"{pid} ({command})" for pid, command in result.held_open_by)
         line(f"its output is still held open by {holders}; what they say is dropped")

@@ -54,7 +54,8 @@ class CommonOptions(TypedDict, total=False):
         workspace_roots: folders that the sandboxed command may write to; none = its working directory,
             unless that is / or holds the home.
         network: `none`, `proxy`, `internet` or `host`; `None` = the profile's.
-        allowed_hosts: what `proxy` lets through: `NAME`, `NAME:PORT` or `*.NAME`; alone it means `proxy`.
+        allowed_hosts: what `proxy` lets through: `NAME`, `NAME:PORT` or `*.NAME`, of a profile's list some;
+            alone it means `proxy`.
         limits: resource limits set before the command's first instruction.
         log_budget: bytes of output that the server keeps at least; `None` = its default.
         umask: file mode mask; `None` or -1 = the server's.
@@ -227,7 +228,7 @@ def common_fields(options: Mapping[str, Any], caller: Caller | None) -> dict[str
         "process_id": identifier(options["process_id"], "process_id"),
         "name": identifier(options["name"], "name"),
         "sandbox": sandbox_intent(options, caller),
-        "limits": _instance(options["limits"], "limits", Limits),
+        "limits": _limits(options["limits"]),
         "log_budget": options["log_budget"],
         "umask": None if umask == -1 else umask,
     }
@@ -305,6 +306,13 @@ def _instance(value: Any, name: str, wanted: type) -> Any:
     if value is None or isinstance(value, wanted):
         return value
     raise TypeError(f"{name} must be an execzmq.{wanted.__name__}, not {type(value).__name__}")
+
+
+def _limits(limits: Limits | None) -> Limits | None:
+    checked: Limits | None = _instance(limits, "limits", Limits)
+    if checked is not None:
+        checked.check()
+    return checked
 
 
 def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> Any:

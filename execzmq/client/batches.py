@@ -32,8 +32,8 @@ def iterate(portal: LoopThread, source: AsyncGenerator[T, None]) -> Generator[T,
         ClientClosed: the client was closed meanwhile, or this is a forked child. What `source` raises.
     """
     ahead = _ReadAhead(portal, source)
-    portal.call(ahead.begin())
     try:
+        portal.hand_over(ahead.begin)
         yield from ahead.items()
     finally:
         ahead.stop()
@@ -53,9 +53,9 @@ class _ReadAhead(Generic[T]):
         self._taken = 0  # written by the caller's thread alone
         self._is_waiting = False
         self._room = asyncio.Event()
-        self._task: asyncio.Task[None]
+        self._task: asyncio.Task[None] | None = None
 
-    async def begin(self) -> None:
+    def begin(self) -> None:
         self._task = asyncio.create_task(self._read())
 
     def items(self) -> Generator[T, None, None]:
@@ -73,7 +73,11 @@ class _ReadAhead(Generic[T]):
             yield item
 
     def stop(self) -> None:
-        self._portal.post(self._task.cancel)
+        self._portal.post(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
     async def _read(self) -> None:
         error: BaseException | None = None

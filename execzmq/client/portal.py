@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from execzmq import settings
@@ -158,6 +159,22 @@ class LoopThread:
             if self.is_usable:
                 self._loop.call_soon_threadsafe(function)
 
+    def hand_over(self, function: Callable[[], object]) -> None:
+        """Call a function on the loop and wait for nothing, where the caller will wait for what it does.
+
+        Raises:
+            ClientClosed, RuntimeError: as `call`; the function is not called.
+        """
+        if self.is_own_thread:
+            raise RuntimeError("a blocking call was made on the client's own event loop thread")
+        with self._lock:
+            if self.is_usable:
+                self._loop.call_soon_threadsafe(function)
+                return
+        raise ClientClosed(
+            "the client is closed" if os.getpid() == self._pid else "a client cannot be used after a fork"
+        )
+
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold a task until it is done: the loop itself holds its tasks weakly."""
         self._tasks.add(task)
@@ -177,17 +194,11 @@ class LoopThread:
             self._thread.join(CLEANUP_TIME)
 
     def _submit(self, call: _Call[Any]) -> None:
-        if self.is_own_thread:
+        try:
+            self.hand_over(partial(self._begin, call))
+        except BaseException:
             call.refuse(RuntimeError())
-            raise RuntimeError("a blocking call was made on the client's own event loop thread")
-        with self._lock:
-            if self.is_usable:
-                self._loop.call_soon_threadsafe(self._begin, call)
-                return
-        call.refuse(RuntimeError())
-        raise ClientClosed(
-            "the client is closed" if os.getpid() == self._pid else "a client cannot be used after a fork"
-        )
+            raise
 
     def _abandon(self, call: _Call[Any]) -> None:
         with self._lock:

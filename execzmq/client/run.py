@@ -32,7 +32,10 @@ from execzmq.errors import (
 from execzmq.types.backend import ExecProcess
 from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ExitResult
+from execzmq.types.results import ExitResult, limits_met
+
+END_TIME = 5.0
+"""Seconds in which the end of what was killed must be known; nobody but its parent may know it at once."""
 
 _NOTHING = memoryview(b"")
 _cleanups: set[asyncio.Task[Any]] = set()
@@ -54,6 +57,27 @@ class CompletedProcess(subprocess.CompletedProcess[Any]):
         super().__init__(args, code, stdout, stderr)
         self.result = result
         self.omitted = omitted
+
+    def check_returncode(self) -> None:
+        """Raise the `CalledProcessError` of a command that failed."""
+        if self.returncode:
+            raise CalledProcessError(self.returncode, self.args, self.stdout, self.stderr, self.result)
+
+
+class CalledProcessError(subprocess.CalledProcessError):
+    """What `run` raises with `check`: subprocess's own, and more.
+
+    A note, which a traceback shows, says what the exit status does not: a denial, or a limit that was met.
+
+    Args:
+        result: how the command ended, in full.
+    """
+
+    def __init__(self, returncode: int, cmd: Any, output: Any, stderr: Any, result: ExitResult) -> None:
+        super().__init__(returncode, cmd, output, stderr)
+        self.result = result
+        if result.cause not in ("exited", "signaled") or limits_met(result):
+            self.add_note("; ".join((str(result), *result.evidence)))
 
 
 Ender: TypeAlias = Callable[[], Awaitable[None]]
@@ -131,7 +155,10 @@ async def cleaned_up() -> None:
 
 
 async def end_tree(process: ExecProcess) -> None:
-    """End the tree by KILL, also where the caller is cancelled once more meanwhile."""
+    """End the tree by KILL, also where the caller is cancelled once more meanwhile.
+
+    Who asks afterwards is told of its end, but where something of it survives.
+    """
     await _finish(_end(process))
 
 
@@ -161,7 +188,9 @@ async def _end_if_started(backend: Starter, params: ExecParams) -> None:
 async def _end(process: ExecProcess) -> None:
     # It has ended already, or the server has gone: the caller's own error says more.
     with contextlib.suppress(ExecZMQError):
-        await process.terminate(0.0)
+        report = await process.terminate(0.0)
+        if not report.survivors:
+            await process.wait("exited" if report.unattributed else "closed", END_TIME)
 
 
 async def _finish(work: Coroutine[Any, Any, None]) -> None:
@@ -242,9 +271,10 @@ def _completed(plan: Plan, sinks: dict[Stream, Sink], result: ExitResult) -> Com
             f"the command is over, but how it ended is not known: {result}", cause=result.cause
         )
     stdout, stderr = _text(plan, output.get("stdout")), _text(plan, output.get("stderr"))
-    if plan.check and result.returncode:
-        raise subprocess.CalledProcessError(result.returncode, plan.args, stdout, stderr)
-    return CompletedProcess(plan.args, result, stdout, stderr, omitted)
+    completed = CompletedProcess(plan.args, result, stdout, stderr, omitted)
+    if plan.check:
+        completed.check_returncode()
+    return completed
 
 
 def _captured(sinks: dict[Stream, Sink]) -> tuple[dict[Stream, bytes], dict[Stream, int]]:

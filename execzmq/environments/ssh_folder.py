@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from execzmq.connection import private_folder, shared_folder, socket_folder
+from execzmq.errors import ConnectionFailed
 from execzmq.settings import DEFAULT_NAME
 
 # No server's folder has a name with a dot.
@@ -24,7 +25,7 @@ class SshFolder:
     """A new folder, held by a lock, so that whoever makes the next one knows which have no user any more.
 
     Raises:
-        ConnectionFailed, OSError: it cannot be made.
+        ConnectionFailed: it cannot be made.
     """
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class SshFolder:
         Where others have removed the folder it is made anew.
 
         Raises:
-            ConnectionFailed, OSError: it cannot be.
+            ConnectionFailed: it cannot be.
         """
         if not self.path.is_dir():
             self._make()
@@ -71,10 +72,15 @@ class SshFolder:
             self._lock = -1
         _sweep(private_folder(self._base))
         made = self._base / f"{_NEW}{self._token}"
-        os.mkdir(made, 0o700)
-        self._lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        os.rename(made, self.path)
+        try:
+            os.mkdir(made, 0o700)
+            self._lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            os.rename(made, self.path)
+        except OSError as error:
+            self.close()
+            shutil.rmtree(made, ignore_errors=True)
+            raise ConnectionFailed(f"no folder for ssh's sockets in {self._base}: {error.strerror}") from None
 
 
 def _sweep(base: Path) -> None:

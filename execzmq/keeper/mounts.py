@@ -11,24 +11,11 @@ from __future__ import annotations
 import ctypes
 import os
 
-from execzmq.keeper import procfs
-
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _RECURSIVE, _PRIVATE = 1 << 14, 1 << 18
 
 # At load: after a fork nothing should have to be looked up.
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-def are_shared() -> bool:
-    """Tell whether copies of this process's mounts go on getting what is mounted."""
-    lines = procfs.read("/proc/self/mountinfo").splitlines()
-    return any(not _is_hidden(line) for line in lines if b" shared:" in line or b" master:" in line)
-
-
-def _is_hidden(line: bytes) -> bool:
-    """Tell whether a mount lies where every sandbox has a folder of its own."""
-    return line.split(maxsplit=5)[4].startswith((b"/run/", b"/tmp/", b"/dev/", b"/proc/"))
 
 
 def detach() -> bool:

@@ -103,8 +103,13 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]
     return re.compile("|".join(map(translate, patterns)) or r"(?!)").match
 
 
-def _matching(names: Iterable[bytes], patterns: Iterable[str]) -> set[bytes]:
+def _matching(names: Iterable[bytes], patterns: Iterable[str]) -> frozenset[bytes]:
     """Return the names that match a pattern, within a bounded time: others wait for it."""
+    return _matching_of(tuple(names), tuple(patterns))
+
+
+@lru_cache(maxsize=16)
+def _matching_of(names: tuple[bytes, ...], patterns: tuple[str, ...]) -> frozenset[bytes]:
     texts = {name: name.decode("utf-8", "surrogateescape").upper() for name in names}
     wanted = tuple(pattern.upper() for pattern in patterns)
     steps = sum(map(len, texts.values())) * sum(map(len, wanted))
@@ -112,7 +117,7 @@ def _matching(names: Iterable[bytes], patterns: Iterable[str]) -> set[bytes]:
         message = "the variables are too many for the patterns of env_policy: shorten one of the two"
         raise LimitExceeded(message, limit=_MOST_STEPS, value=steps)
     matches = _matcher(wanted)
-    return {name for name, text in texts.items() if matches(text)}
+    return frozenset(name for name, text in texts.items() if matches(text))
 
 
 def _check_all(env: Mapping[bytes, bytes]) -> None:

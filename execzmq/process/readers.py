@@ -32,7 +32,7 @@ class Readers:
         self._readers: dict[int, Reader] = {}
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         if self._epoll is not None:
-            self._loop.add_reader(self._epoll.fileno(), self._look, self._epoll)
+            self._loop.add_reader(self._epoll.fileno(), self.look)
 
     def add(self, fd: int, reader: Reader) -> None:
         """Call `reader` whenever there is something to read from `fd`."""
@@ -71,8 +71,9 @@ class Readers:
             self._loop.remove_reader(epoll.fileno())
             epoll.close()
 
-    def _look(self, epoll: select.epoll) -> None:
-        for fd, _ in epoll.poll(0):
+    def look(self) -> None:
+        """Call the readers of what is there already; the loop does so as well."""
+        for fd, _ in self._epoll.poll(0) if self._epoll is not None else ():
             reader = self._readers.get(fd)
             if reader is not None:
                 reader()

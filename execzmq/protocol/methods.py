@@ -113,7 +113,7 @@ METHODS: dict[str, Method] = {
         True,
         False,
         _START,
-        ("argv: list", "arguments?: list", "cwd: bytes", "env: list", "sandbox?: map"),
+        ("argv: list", "arguments?: list", "cwd: bytes", "env: list", "env_changes?: map", "sandbox?: map"),
         "Check a start, and tell what it would become: nothing is started.",
     ),
     "profiles": Method(

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 HOSTNAME = b"localhost"
 """A name that resolves: programs that ask for their own address fail otherwise."""
-PROXY_PORT = 3128
 MOST_ARGUMENTS = 8900
 """Bubblewrap takes 9,000, the visible ones among them."""
 MOST_REMOUNTS = 24
@@ -28,7 +27,9 @@ it together. Beyond that their mode alone keeps them closed; nothing reaches the
 
 _REPLACED = (b"/tmp", b"/var/tmp", b"/run")
 _NULL = b"/dev/null"
-_SETSID = b"/usr/bin/setsid"
+_FIRST_MEMORY = (b"/proc/1/mem", b"/proc/1/task/1/mem")
+SETSID = b"/usr/bin/setsid"
+"""Gives a command at a terminal its session; of util-linux."""
 _PAGE = b"4096"
 
 
@@ -39,7 +40,6 @@ def arguments(
     *,
     host: Host,
     env: Mapping[bytes, bytes],
-    chosen: Collection[bytes] = (),
     cwd: bytes,
     tty: bool,
     resolver_fd: int | None = None,
@@ -53,7 +53,6 @@ def arguments(
         numbers: of the view's descriptors in the process that becomes bubblewrap, in the order of the view.
         host: what this machine has.
         env: the command's variables.
-        chosen: names of those that the client has set itself: they stay as they are.
         cwd: working directory, inside of the view.
         tty: whether the command has a terminal, of which its own session is made inside.
         resolver_fd: file that says who resolves names there; `None` = the host's own.
@@ -76,7 +75,7 @@ def arguments(
         *_mounts(view.mounts, numbers),
         *((b"--remount-ro", b"/run") if b"/run" in own else ()),
         *((b"--remount-ro", b"/") if minimal else ()),
-        *_variables(_adjusted(env, frozenset(chosen), permissions, minimal)),
+        *_variables(env),
         *(b"--chdir", cwd),
     ]
     _check(result, words)
@@ -85,7 +84,7 @@ def arguments(
 
 def encoded(args: Iterable[bytes]) -> bytes:
     """Return arguments as `--args` reads them."""
-    return b"".join(b"%b\0" % arg for arg in args)
+    return b"\0".join((*args, b""))
 
 
 def command(
@@ -110,7 +109,7 @@ def command(
         tty: whether the command gets a terminal: then it becomes the leader of a session that has it.
     """
     filtered = (b"--seccomp", b"%d" % seccomp_fd) if seccomp_fd is not None else ()
-    session = (_SETSID, b"-c", b"--") if tty else ()
+    session = (SETSID, b"-c", b"--") if tty else ()
     told = (b"--json-status-fd", b"%d" % status_fd, b"--block-fd", b"%d" % block_fd)
     return [program, b"--args", b"%d" % args_fd, *filtered, *told, b"--", *session, *argv]
 
@@ -146,6 +145,8 @@ def _devices(size: bytes) -> list[bytes]:
 def _processes(masks: Iterable[Mount], minimal: bool) -> list[bytes]:
     # Root's processes may write there, whatever capability they lack.
     result = [b"--proc", b"/proc", b"--ro-bind", b"/proc/sys", b"/proc/sys"]
+    # The first process puts its filter on when the command may run already: that must not have its memory.
+    result += [arg for path in _FIRST_MEMORY for arg in (b"--ro-bind", _NULL, path)]
     for mask in masks:
         if mask.path.startswith(b"/proc/") or not minimal:
             result += _cover(mask.path, b"555") if mask.is_dir else (b"--ro-bind", _NULL, mask.path)
@@ -200,37 +201,6 @@ def _cover(path: bytes, mode: bytes) -> Sequence[bytes]:
     return (b"--perms", mode, b"--tmpfs", path, b"--remount-ro", path)
 
 
-def _adjusted(
-    env: Mapping[bytes, bytes], chosen: Collection[bytes], permissions: Permissions, minimal: bool
-) -> dict[bytes, bytes]:
-    """Return the variables with those that a sandbox needs to be otherwise."""
-    own = {b"TMPDIR": b"/tmp"}
-    if permissions.network.mode == "proxy":
-        own |= _proxy()
-    taken = dict(env)
-    if not {b"LC_ALL", b"LC_MESSAGES"} & set(chosen):
-        # What it says of a refusal is read as evidence, in English.
-        own |= {b"LC_MESSAGES": b"C"} | _as_lang(taken)
-    return taken | {name: value for name, value in own.items() if name not in chosen}
-
-
-def _as_lang(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Take `LC_ALL`, which wins over `LC_MESSAGES`, out of variables; return what does the same otherwise."""
-    everything = env.pop(b"LC_ALL", b"")
-    if not everything:
-        return {}
-    for name in [name for name in env if name.startswith(b"LC_")]:
-        del env[name]
-    return {b"LANG": everything}
-
-
-def _proxy() -> dict[bytes, bytes]:
-    address = b"http://127.0.0.1:%d" % PROXY_PORT
-    named = dict.fromkeys((b"HTTP_PROXY", b"HTTPS_PROXY", b"ALL_PROXY"), address)
-    named[b"NO_PROXY"] = b"localhost,127.0.0.1,::1"
-    return named | {name.lower(): value for name, value in named.items()}
-
-
 def _variables(env: Mapping[bytes, bytes]) -> list[bytes]:
     for name in env:
         if not name or b"=" in name:
@@ -240,7 +210,8 @@ def _variables(env: Mapping[bytes, bytes]) -> list[bytes]:
 
 
 def _check(args: Sequence[bytes], words: int) -> None:
-    if bad := next((arg for arg in args if b"\0" in arg), None):
+    if encoded(args).count(b"\0") != len(args):
+        bad = next(arg for arg in args if b"\0" in arg)
         message = f"{os.fsdecode(bad)!r} has a NUL in it, which no path and no variable has"
         raise InvalidRequest(message, reason="path_with_nul", path=os.fsdecode(bad))
     if len(args) + words > MOST_ARGUMENTS:

@@ -29,6 +29,7 @@ JOINED_PROCESSES = 2
 _UNIFIED = ""
 _MOST_PROCESSES = 4_194_304
 """The kernel's PID_MAX_LIMIT: it refuses to write more."""
+_NAME = re.compile(r"execzmq\.[0-9a-f]{16}\.")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -128,6 +129,11 @@ def lent(own: str, is_managed: bool, is_delegated: Callable[[str], bool]) -> str
 def prefix_of(identity: str) -> str:
     """Return how the names of a server's groups begin; `identity` is its own, such as its state folder."""
     return f"execzmq.{hashlib.sha256(identity.encode(errors='surrogateescape')).hexdigest()[:16]}."
+
+
+def is_name(name: str) -> bool:
+    """Tell whether a group's name is one that some server gives."""
+    return _NAME.match(name) is not None
 
 
 def is_member(name: str, controllers: Iterable[str], groups: dict[str, str]) -> bool:

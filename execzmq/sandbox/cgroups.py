@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
 from execzmq.aside import aside
+from execzmq.sandbox import cgroup_files as files
+from execzmq.sandbox import cgroup_owner
 from execzmq.sandbox import cgroup_plan as plan
-from execzmq.sandbox.cgroup_plan import Events, Write
+from execzmq.sandbox.cgroup_plan import Events
 from execzmq.types.params import Limits
 
 ADD_LIMIT = 5.0
@@ -29,7 +30,6 @@ TIDY_LIMIT = 1.0
 """The same of `tidy`, for which the end of a server waits."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.0005, 0.1
-_KILL_ROUNDS = 16
 _FOLDERS_LIMIT = 16_384
 """Groups that `recover` looks at in one tree; a machine has hundreds."""
 
@@ -82,17 +82,17 @@ class Cgroup:
         Raises:
             ProcessLookupError: it has ended.
         """
-        groups = plan.memberships(_read("/proc", f"{pid}/cgroup"))
+        groups = plan.memberships(files.read("/proc", f"{pid}/cgroup"))
         for place, folder in list(self._folders.items()):
             keys = place.controllers if place.version == 1 else {""}
             if plan.is_member(os.path.basename(folder), keys, groups):
                 continue
             try:
-                await aside(partial(_write, folder, "cgroup.procs", str(pid)), ADD_LIMIT)
+                await aside(partial(files.write, folder, "cgroup.procs", str(pid)), ADD_LIMIT)
             except ProcessLookupError:
                 raise
             except OSError:
-                _remove(folder)
+                files.remove(folder)
                 del self._folders[place]
         return frozenset(name for place in self._folders for name in place.controllers)
 
@@ -101,20 +101,25 @@ class Cgroup:
         counted = Events()
         for place, folder in self._folders.items():
             if "memory" in place.controllers:
-                kills = plan.counter(_read(folder, plan.oom_file(place.version)), "oom_kill")
+                kills = plan.counter(files.read(folder, plan.oom_file(place.version)), "oom_kill")
                 counted = counted._replace(oom_kills=kills)
             if "pids" in place.controllers:
-                counted = counted._replace(refused_forks=plan.counter(_read(folder, "pids.events"), "max"))
+                refused = plan.counter(files.read(folder, "pids.events"), "max")
+                counted = counted._replace(refused_forks=refused)
         return counted
 
-    def kill(self) -> None:
-        """Send KILL to every process of the group; does nothing where there is none."""
-        for place, folder in self._folders.items():
-            with suppress(OSError):
-                if place.version == 2:
-                    _write(folder, "cgroup.kill", "1")
-                else:
-                    _kill_one_by_one(place, folder)
+    async def end(self, limit: float = REMOVE_LIMIT) -> bool:
+        """Kill every process of the group, those that are made meanwhile too, and remove it; idempotent.
+
+        Cancelled it has killed those that it saw; the rest is left to `Cgroups.recover`, as by a False.
+
+        Args:
+            limit: seconds to wait for its last processes to be gone.
+
+        Returns:
+            Whether it is gone.
+        """
+        return await _until_done(self._end_now, limit)
 
     async def remove(self, limit: float = REMOVE_LIMIT) -> bool:
         """Remove the group, with which its counts go; idempotent.
@@ -127,17 +132,19 @@ class Cgroup:
         Returns:
             Whether it is gone.
         """
-        end = asyncio.get_running_loop().time() + limit
-        wait = _FIRST_WAIT
-        while not (gone := self.remove_now()) and asyncio.get_running_loop().time() < end:
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT)
-        return gone
+        return await _until_done(self.remove_now, limit)
 
     def remove_now(self) -> bool:
         """Remove the group if no process is in it, and tell whether it is gone."""
-        self._folders = {place: folder for place, folder in self._folders.items() if not _remove(folder)}
+        self._folders = {place: folder for place, folder in self._folders.items() if not files.remove(folder)}
         return not self._folders
+
+    def _end_now(self) -> bool:
+        # Again each time: a process that is just being made is listed nowhere, until who makes it goes on.
+        for place, folder in self._folders.items():
+            with suppress(OSError):
+                files.kill(folder, place.version, may_stop_growth="pids" in place.controllers)
+        return self.remove_now()
 
 
 class Recovered(NamedTuple):
@@ -193,10 +200,10 @@ class Cgroups:
         """
         trees = [
             tree._replace(point=root + tree.point)
-            for tree in plan.hierarchies(_read(root, "proc/self/mountinfo"))
+            for tree in plan.hierarchies(files.read(root, "proc/self/mountinfo"))
             if tree.version == 2 or tree.controllers
         ]
-        groups = plan.memberships(_read(root, "proc/self/cgroup"))
+        groups = plan.memberships(files.read(root, "proc/self/cgroup"))
         is_managed = os.path.isdir(f"{root}/run/systemd/system")
         prefix = plan.prefix_of(identity)
         places: list[Place] = []
@@ -222,10 +229,10 @@ class Cgroups:
         try:
             for place in self.places:
                 folder = self._folder(place, key)
-                _make(folder)
+                files.make(folder)
                 made[place] = folder
                 for write in plan.writes(place.version, place.controllers, limits, own):
-                    _set(folder, write)
+                    files.set_value(folder, write)
         except OSError:
             Cgroup(made).remove_now()
             raise
@@ -233,6 +240,8 @@ class Cgroups:
 
     def recover(self, alive_keys: Collection[str] = ()) -> Recovered:
         """Find what an earlier life of this server has left, wherever that was started, and remove the rest.
+
+        With it go empty groups of other servers of this user that have ended: they might never come back.
 
         Args:
             alive_keys: of the sandboxes whose end this server has yet to see.
@@ -242,13 +251,14 @@ class Cgroups:
         for tree in self._trees:
             for folder in _folders(tree.point):
                 above, name = os.path.split(folder)
-                if not name.startswith(self._prefix):
-                    continue
                 key = name.removeprefix(self._prefix)
-                if key in alive_keys:
+                if not name.startswith(self._prefix):
+                    _remove_abandoned(folder, name)
+                elif key in alive_keys:
+                    cgroup_owner.claim(folder)
                     place = Place(above, tree.version, _controllers(tree, folder))
                     known.setdefault(key, {})[place] = folder
-                elif not _remove(folder):
+                elif not files.remove(folder):
                     busy.append(folder)
         return Recovered({key: Cgroup(folders) for key, folders in known.items()}, busy)
 
@@ -263,11 +273,13 @@ class Cgroups:
         Returns:
             The folders of those that are busy still.
         """
-        end = asyncio.get_running_loop().time() + limit
-        wait = _FIRST_WAIT
-        while (busy := self.recover(alive_keys).busy) and asyncio.get_running_loop().time() < end:
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT)
+        busy: list[str] = []
+
+        def is_tidy() -> bool:
+            busy[:] = self.recover(alive_keys).busy
+            return not busy
+
+        await _until_done(is_tidy, limit)
         return busy
 
     def _folder(self, place: Place, key: str) -> str:
@@ -285,7 +297,7 @@ def _offered(tree: plan.Hierarchy, groups: dict[str, str], is_managed: bool) -> 
 def _controllers(tree: plan.Hierarchy, folder: str) -> frozenset[str]:
     if tree.version == 1:
         return tree.controllers
-    return frozenset(_read(folder, "cgroup.controllers").split()) & {*plan.CONTROLLERS}
+    return frozenset(files.read(folder, "cgroup.controllers").split()) & {*plan.CONTROLLERS}
 
 
 def _is_delegated(folder: str) -> bool:
@@ -303,13 +315,13 @@ def _works(place: Place, prefix: str) -> bool:
     try:
         if place.version == 2:
             enable(place.folder, place.controllers)
-        _make(folder)
+        files.make(folder)
         for write in plan.writes(place.version, place.controllers, Limits(memory=1 << 20, processes=1)):
-            _set(folder, write)
+            files.set_value(folder, write)
     except OSError:
         return False
     finally:
-        _remove(folder)
+        files.remove(folder)
     return True
 
 
@@ -319,15 +331,15 @@ def enable(folder: str, controllers: Collection[str]) -> None:
     Raises:
         OSError: this user may not, or a process could not be moved.
     """
-    if set(controllers) <= set(_read(folder, "cgroup.subtree_control").split()):
+    if set(controllers) <= set(files.read(folder, "cgroup.subtree_control").split()):
         return
     leaf = f"{folder}/{plan.LEAF}"
     with suppress(FileExistsError):
         os.mkdir(leaf)
-    for pid in _read(folder, "cgroup.procs").split():
+    for pid in files.read(folder, "cgroup.procs").split():
         with suppress(ProcessLookupError):
-            _write(leaf, "cgroup.procs", pid)
-    _write(folder, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
+            files.write(leaf, "cgroup.procs", pid)
+    files.write(folder, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
 
 
 def _reason(missing: Collection[str], is_managed: bool) -> str:
@@ -337,29 +349,19 @@ def _reason(missing: Collection[str], is_managed: bool) -> str:
     return f"the server can limit no sandbox as a whole in {' and '.join(sorted(missing))}: {how}"
 
 
-def _kill_one_by_one(place: Place, folder: str) -> None:
-    """Kill what is in a version 1 group, newcomers too: it may not grow where that can be said."""
-    if "pids" in place.controllers:
-        _write(folder, "pids.max", "0")
-    killed: set[str] = set()
-    for _ in range(_KILL_ROUNDS):
-        fresh = set(_read(folder, "cgroup.procs").split()) - killed - {"0"}
-        if not fresh:
-            return
-        for pid in fresh:
-            _kill_member(folder, pid)
-        killed |= fresh
+async def _until_done(attempt: Callable[[], bool], limit: float) -> bool:
+    """Try until it is done, at most for so many seconds and once at least; tell whether it is."""
+    end = asyncio.get_running_loop().time() + limit
+    wait = _FIRST_WAIT
+    while not (done := attempt()) and asyncio.get_running_loop().time() < end:
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, _LONGEST_WAIT)
+    return done
 
 
-def _kill_member(folder: str, pid: str) -> None:
-    """Kill a process by pidfd, if it is a member still: a number may have come back meanwhile."""
-    with suppress(OSError):
-        fd = os.pidfd_open(int(pid))
-        try:
-            if pid in _read(folder, "cgroup.procs").split():
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
-        finally:
-            os.close(fd)
+def _remove_abandoned(folder: str, name: str) -> None:
+    if plan.is_name(name) and cgroup_owner.is_abandoned(folder):
+        files.remove(folder)
 
 
 def _folders(point: str) -> Iterator[str]:
@@ -372,47 +374,3 @@ def _folders(point: str) -> Iterator[str]:
             below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
             left += below
             yield from below
-
-
-def _make(folder: str) -> None:
-    """Make a group; an empty one of that name has wrong counts and is made anew."""
-    with suppress(FileExistsError):
-        os.mkdir(folder)
-        return
-    os.rmdir(folder)
-    os.mkdir(folder)
-
-
-def _remove(folder: str) -> bool:
-    try:
-        os.rmdir(folder)
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return False
-    return True
-
-
-def _set(folder: str, write: Write) -> None:
-    try:
-        _write(folder, write.file, write.value)
-    except OSError:
-        if not write.optional:
-            raise
-
-
-def _write(folder: str, name: str, value: str) -> None:
-    fd = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, value.encode())
-    finally:
-        os.close(fd)
-
-
-def _read(folder: str, name: str) -> str:
-    """Return what a file says; empty if it cannot be read."""
-    try:
-        with open(f"{folder}/{name}", encoding="utf-8", errors="surrogateescape") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -21,6 +21,7 @@ DEFAULT_PORTS = frozenset({80, 443})
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(r"[0-9]{1,5}")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?([^/?#]*)")
 _MAX_NAME = 253
 _MAX_SHOWN, _MAX_WORDS = 300, 500
 """Characters of a wrong pattern, and of what is said of it."""
@@ -118,6 +119,8 @@ def parse_pattern(text: str) -> HostPattern:
     Raises:
         ValueError: it is none of these; one line says what to write.
     """
+    if url := _URL.match(text):
+        raise ValueError(f"a URL is no host, write its host alone: {url[1] or 'NAME'}")
     host, port = _split(text)
     below = host.startswith("*.")
     found = parse_host(host.removeprefix("*.") if below else host)

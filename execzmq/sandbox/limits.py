@@ -232,8 +232,7 @@ async def enforce(
         apply(pid, found)
     except BaseException:
         if cgroup is not None:
-            cgroup.kill()
-            await cgroup.remove()
+            await cgroup.end()
         raise
     return Enforced(found, cgroup if controllers else None)
 

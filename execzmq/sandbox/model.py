@@ -98,6 +98,11 @@ class Mount(NamedTuple):
     is_missing: bool = False
     is_last: bool = False
 
+    @property
+    def shows(self) -> bool:
+        """Tell whether the host's own is shown there, by a descriptor."""
+        return self.access != "deny" and not self.is_missing
+
 
 @dataclass(slots=True, eq=False)
 class View:
@@ -106,10 +111,12 @@ class View:
     Args:
         mounts: outer before inner.
         roots: the writable roots as resolved.
+        is_shared: what is mounted on the host later would be seen in it, were its mounts a plain copy.
     """
 
     mounts: tuple[Mount, ...]
     roots: tuple[bytes, ...]
+    is_shared: bool = True
 
     def close(self) -> None:
         """Close every descriptor; idempotent."""

@@ -8,15 +8,21 @@ from typing import NamedTuple
 
 from execzmq.sandbox.layers import above, is_within
 
+_OWN = (b"/run/", b"/tmp/", b"/dev/", b"/proc/")
+"""Where every sandbox has a folder of its own."""
+_LOCAL = frozenset(
+    b"btrfs devtmpfs erofs exfat ext2 ext3 ext4 f2fs jfs overlay ramfs squashfs tmpfs vfat xfs zfs".split()
+)
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 class Mounted(NamedTuple):
-    """One mount: the part `root` of the file system `device` is seen at `place`."""
+    """One mount: the part `root` of the file system `device`, of the type `kind`, is seen at `place`."""
 
     device: bytes
     root: bytes
     place: bytes
+    kind: bytes
 
 
 class MountTable:
@@ -24,11 +30,16 @@ class MountTable:
 
     Args:
         data: content of a `mountinfo` file.
+
+    Attributes:
+        are_shared: copies of them go on getting what is mounted on the host, where a sandbox would see it.
     """
 
     def __init__(self, data: bytes) -> None:
-        fields = (line.split(b" ", 5) for line in data.splitlines())
-        mounts = [Mounted(f[2], _plain(f[3]), _plain(f[4])) for f in fields if len(f) > 5]
+        lines = data.splitlines()
+        self.are_shared = any(_is_shared(line) for line in lines)
+        fields = (line.split(b" ", 5) for line in lines)
+        mounts = [Mounted(f[2], _plain(f[3]), _plain(f[4]), _kind(f[5])) for f in fields if len(f) > 5]
         # Later ones lie over earlier ones.
         self._at_place = {mount.place: mount for mount in mounts}
         self._of_device: dict[bytes, list[Mounted]] = {}
@@ -40,13 +51,21 @@ class MountTable:
         """Return where something is mounted."""
         return frozenset(self._at_place)
 
+    def is_local(self, path: bytes) -> bool:
+        """Tell whether a path is on a file system that answers without a network or another process."""
+        home = self._home_of(path)
+        return home is not None and home.kind in _LOCAL
+
+    def _home_of(self, path: bytes) -> Mounted | None:
+        return next((self._at_place[p] for p in (path, *above(path)) if p in self._at_place), None)
+
     def aliases(self, path: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield pairs: a folder or a part of it, and a further path at which that may be seen.
 
         Args:
             path: resolved. What is yielded may be hidden by yet another mount.
         """
-        home = next((self._at_place[p] for p in (path, *above(path)) if p in self._at_place), None)
+        home = self._home_of(path)
         if home is None:
             return
         inside = _join(home.root, _below(path, home.place))
@@ -57,6 +76,17 @@ class MountTable:
                 yield path, _join(mount.place, _below(inside, mount.root))
             elif is_within(mount.root, (inside,)):
                 yield _join(path, _below(mount.root, inside)), mount.place
+
+
+def _kind(rest: bytes) -> bytes:
+    """Return the type of a file system from the options of a mount and what follows them."""
+    return rest.partition(b" - ")[2].partition(b" ")[0]
+
+
+def _is_shared(line: bytes) -> bool:
+    if b" shared:" not in line and b" master:" not in line:
+        return False
+    return not line.split(maxsplit=5)[4].startswith(_OWN)
 
 
 def _below(path: bytes, folder: bytes) -> bytes:

@@ -78,7 +78,8 @@ def permissions_for(
     Raises:
         InvalidRequest: the profile is unknown; a root is relative, `/`, denied, or has a NUL; a host is none,
             or needs another network; `reason` says which.
-        PermissionRefused: full access, or a root, beyond a ceiling.
+        PermissionRefused: full access, or a root, beyond a ceiling; a host that is not in a list of the
+            profile or a ceiling.
     """
     default = ceilings[0]
     intent = SandboxIntent(default.name) if intent is None else intent
@@ -86,7 +87,10 @@ def permissions_for(
     if not profile.is_confined:
         _check_unconfined(intent, ceilings)
         return None
-    merged = reduce(narrowed, ceilings, replace(profile, network=_wished_network(profile, intent)))
+    network = _wished_network(profile, intent)
+    for one in ceilings:
+        _check_hosts(network, intent, one)
+    merged = reduce(narrowed, ceilings, replace(profile, network=network))
     most = reduce(Reach.narrowed, map(bounds_of, ceilings))
     reach = _with_roots(intent, profile, most, place).narrowed(most)
     lists = reach.lists(merged.read)
@@ -168,7 +172,21 @@ def _wished_network(profile: PermissionProfile, intent: SandboxIntent) -> Networ
     if mode != "proxy":
         message = f"allowed hosts need the network proxy, not {mode}: leave one of the two out"
         raise InvalidRequest(message, reason="bad_network", network=mode)
-    return Network("proxy", checked_hosts(intent.allowed_hosts))
+    wished = Network("proxy", checked_hosts(intent.allowed_hosts))
+    _check_hosts(wished, intent, profile)
+    return narrower_network(wished, profile.network) if profile.network.mode == "proxy" else wished
+
+
+def _check_hosts(wished: Network, intent: SandboxIntent, most: PermissionProfile) -> None:
+    """Refuse a host that the client names where a list has nothing of it: of lists, it can only choose."""
+    if intent.allowed_hosts is None or not most.is_confined or most.network.mode != "proxy":
+        return
+    for host in wished.hosts:
+        if not shared_hosts((host,), most.network.hosts):
+            listed = ", ".join(most.network.hosts) or "none"
+            message = f"the host {host!r} is not among those that the profile {most.name} allows ({listed})"
+            remedy = "leave it out, or add it to allowed_hosts of that profile"
+            raise PermissionRefused(f"{message}: {remedy}", reason="host_not_permitted", host=host)
 
 
 def _with_roots(intent: SandboxIntent, profile: PermissionProfile, most: Reach, place: Place) -> Reach:

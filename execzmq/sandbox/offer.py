@@ -7,15 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from execzmq.sandbox.ceilings import share_ceiling
 from execzmq.sandbox.model import Permissions
 from execzmq.sandbox.narrowing import Place, permissions_for
 from execzmq.sandbox.profile_store import ProfileStore
 from execzmq.sandbox.profiles import WORKSPACE_WRITE, PermissionProfile
-from execzmq.types.params import ExecParams, SandboxIntent
+from execzmq.types.finding import Finding
+from execzmq.types.params import ExecParams, Limits, SandboxIntent
 from execzmq.types.results import ProfileInfo
+
+_MOST_GIVEN = 256
+"""Answers that are kept; with one more all are made anew."""
+
+
+class _Asked(NamedTuple):
+    """What a start's permissions depend on, besides the profiles that it can name."""
+
+    intent: SandboxIntent | None
+    share: SandboxIntent | None
+    cwd: bytes
+    limits: Limits | None
+    log_budget: int | None
+
+
+class _Given(NamedTuple):
+    profiles: Mapping[str, PermissionProfile]
+    ceilings: tuple[PermissionProfile, ...]
+    permissions: Permissions | None
 
 
 class Offer:
@@ -32,6 +52,8 @@ class Offer:
     def __init__(self, default: str, store: ProfileStore | None = None) -> None:
         self._store = ProfileStore() if store is None else store
         self.ceiling = self._store.get(default)
+        self._default = {self.ceiling.name: self.ceiling}
+        self._given: dict[_Asked, _Given] = {}
 
     @property
     def home(self) -> bytes:
@@ -50,13 +72,30 @@ class Offer:
         Raises:
             InvalidRequest, PermissionRefused: as `permissions_for`; the file of profiles is wrong.
         """
+        profiles = self._named(params.sandbox)
+        ceilings = self._ceilings(share)
+        asked = _Asked(params.sandbox, share, cwd, params.limits, params.log_budget)
+        given = self._given.get(asked)
+        if given is None or given.profiles is not profiles or given.ceilings != ceilings:
+            given = _Given(profiles, ceilings, self._permissions(asked, profiles, ceilings))
+            if len(self._given) >= _MOST_GIVEN:
+                self._given.clear()
+            self._given[asked] = given
+        return given.permissions
+
+    def _permissions(
+        self,
+        asked: _Asked,
+        profiles: Mapping[str, PermissionProfile],
+        ceilings: tuple[PermissionProfile, ...],
+    ) -> Permissions | None:
         return permissions_for(
-            params.sandbox,
-            ceilings=self._ceilings(share),
-            profiles=self._named(params.sandbox),
-            place=Place(cwd, self._store.home),
-            limits=params.limits,
-            log_budget=params.log_budget,
+            asked.intent,
+            ceilings=ceilings,
+            profiles=profiles,
+            place=Place(asked.cwd, self._store.home),
+            limits=asked.limits,
+            log_budget=asked.log_budget,
         )
 
     def describe(self, share: SandboxIntent | None = None) -> list[ProfileInfo]:
@@ -72,6 +111,10 @@ class Offer:
             for one in profiles.values()
         ]
 
+    def finding(self) -> Finding:
+        """Tell what the doctor says of the file of profiles."""
+        return self._store.finding()
+
     def share_ceiling(self, wish: SandboxIntent) -> PermissionProfile:
         """Return the most that commands of a share may do, but for what the server's own ceiling forbids.
 
@@ -86,7 +129,7 @@ class Offer:
     def _named(self, intent: SandboxIntent | None) -> Mapping[str, PermissionProfile]:
         """Return the profile that is named, without a look at the file where it need not be looked at."""
         if intent is None or intent.profile in ("", self.ceiling.name):
-            return {self.ceiling.name: self.ceiling}
+            return self._default
         if intent.profile in self._store.builtin:
             return self._store.builtin
         return self._store.all()

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields, replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -24,20 +24,26 @@ from execzmq.sandbox.profiles import (
     Workspaces,
     checked_path,
 )
+from execzmq.sandbox.toml_keys import long_key
+from execzmq.sandbox.toml_lines import line_of
 from execzmq.types.params import EnvPolicy, Limits, NetworkMode
 from execzmq.types.sizes import parse_size
 
 T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_WORD = re.compile(r"[A-Za-z-]+\Z")
+_AT_LINE = re.compile(r"\(at line (\d+), ")
 _BASE_WORDS = ("host", "minimal")
 
 MOST_PROFILES = 256
 """Tables of one file: each may extend the one before it."""
+MOST_PARTS = 8
+"""Parts of one key; a file that is meant has four at most: `NAME.env.set.VARIABLE`."""
 
 
 def _size(value: Any) -> Any:
-    return parse_size(value) if isinstance(value, str) else value
+    return parse_size(str(value)) if isinstance(value, str | float) else value
 
 
 def _listed(value: Any) -> Any:
@@ -109,16 +115,37 @@ def parse_profiles(
     Raises:
         InvalidRequest: the file, a table or a field is wrong; reason `bad_profile_file`.
     """
-    try:
-        content = tomllib.loads(text)
-    except RecursionError:
-        raise _bad(file, "it is nested too deep") from None
-    except ValueError as error:  # a number of thousands of digits is no `TOMLDecodeError`
-        raise _bad(file, f"it is not TOML: {error}") from None
+    source = _Source(file, text)
+    if (key := long_key(text, MOST_PARTS)) is not None:
+        raise source.fault(f"a key has more than {MOST_PARTS} parts, no field is nested so deep: {key} …")
+    content = source.content()
     if len(content) > MOST_PROFILES:
-        raise _bad(file, f"it has {len(content)} profiles, the most is {MOST_PROFILES}")
-    tables = {name: _table(name, content[name], builtin, file) for name in content}
-    return _Reader(tables, builtin, home, file).all()
+        raise source.fault(f"it has {len(content)} profiles, the most is {MOST_PROFILES}")
+    tables = {name: _table(name, content[name], builtin, source) for name in content}
+    return _Reader(tables, builtin, home, source).all()
+
+
+class _Source(NamedTuple):
+    """The file, as far as errors tell of it."""
+
+    file: str
+    text: str
+
+    def content(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self.text)
+        except RecursionError:
+            raise self.fault("it is nested too deep") from None
+        except ValueError as error:  # a number of thousands of digits is no `TOMLDecodeError`
+            at = _AT_LINE.search(str(error))
+            line = int(at[1]) if at else max(1, len(self.text.splitlines()))
+            raise self.fault(f"it is not TOML: {_AT_LINE.sub('(', str(error))}", line=line) from None
+
+    def fault(self, what: str, *place: str, line: int | None = None) -> InvalidRequest:
+        """Return the error that names the file, and the line that comes nearest to a place in it."""
+        line = line_of(self.text, *place) if place else line
+        shown = self.file if line is None else f"{self.file}, line {line}"
+        return InvalidRequest(f"{shown}: {what}", reason="bad_profile_file", file=self.file, line=line)
 
 
 class _Reader:
@@ -129,10 +156,10 @@ class _Reader:
         tables: Mapping[str, ProfileTable],
         builtin: Mapping[str, PermissionProfile],
         home: bytes,
-        file: str,
+        source: _Source,
     ) -> None:
         self._tables, self._done = tables, dict(builtin)
-        self._home, self._file = home, file
+        self._home, self._source = home, source
 
     def all(self) -> dict[str, PermissionProfile]:
         """Return every profile, in the order of the file."""
@@ -145,20 +172,25 @@ class _Reader:
         if name in self._done:
             return self._done[name]
         if name in heirs:
-            raise _bad(self._file, f"[{name}] extends itself: {' extends '.join((*heirs, name))}")
+            raise self._fault(f"extends itself: {' extends '.join((*heirs, name))}", name)
         table = self._tables[name]
         if table.extends == FULL_ACCESS:
             remedy = "extend read-only or workspace-write, and allow what is needed"
-            raise _bad(self._file, f"[{name}] cannot extend {FULL_ACCESS}, which confines nothing: {remedy}")
+            raise self._fault(f"cannot extend {FULL_ACCESS}, which confines nothing: {remedy}", name)
         if table.extends not in self._done and table.extends not in self._tables:
-            there_are = ", ".join([*self._done, *self._tables])
-            raise _bad(self._file, f"[{name}] extends {table.extends!r}, and there are only {there_are}")
+            others = dict.fromkeys((*self._done, *self._tables))
+            there_are = ", ".join(one for one in others if one not in (name, FULL_ACCESS))
+            raise self._fault(f"extends {table.extends!r}, and there are only {there_are}", name)
         parent = self._profile(table.extends, (*heirs, name))
         try:
             self._done[name] = _extended(parent, name, table, self._home)
         except InvalidRequest as error:
-            raise _bad(self._file, f"[{name}] {error.message}") from None
+            field = error.message.partition(":")[0]
+            raise self._fault(error.message, name, field) from None
         return self._done[name]
+
+    def _fault(self, what: str, name: str, field: str = "extends") -> InvalidRequest:
+        return self._source.fault(f"[{name}] {what}", name, *field.split("."))
 
 
 def _extended(parent: PermissionProfile, name: str, table: ProfileTable, home: bytes) -> PermissionProfile:
@@ -197,23 +229,37 @@ def _paths(texts: Iterable[str], field: str, home: bytes) -> tuple[bytes, ...]:
 
 def _read_of(words: list[str], home: bytes) -> dict[str, Any]:
     """Return `read` and `readable`; a list that names neither `host` nor `minimal` is read besides this."""
-    paths = _paths((word for word in words if word not in _BASE_WORDS), "readable", home)
+    paths = _paths_or_words(words, _BASE_WORDS, "readable", home)
     return {"read": "host" if "host" in words else "minimal", "readable": paths}
 
 
 def _workspaces(words: list[str] | None, parent: PermissionProfile, home: bytes) -> Workspaces:
     if words is None:
         return parent.workspaces
-    return "any" if "any" in words else _paths(words, "workspaces", home)
+    paths = _paths_or_words(words, ("any",), "workspaces", home)
+    return "any" if "any" in words else paths
+
+
+def _paths_or_words(
+    words: Iterable[str], known: tuple[str, ...], field: str, home: bytes
+) -> tuple[bytes, ...]:
+    """Return the paths; what looks like a word is told which words there are."""
+    others = [word for word in words if word not in known]
+    for word in others:
+        if _WORD.match(word):
+            quoted = ", ".join(f'"{one}"' for one in known)
+            raise InvalidRequest(f"{field}: {word!r} is none of {quoted}, and no absolute path")
+    return _paths(others, field, home)
 
 
 def _more(inherited: tuple[T, ...], added: tuple[T, ...], lifted: tuple[T, ...], field: str) -> tuple[T, ...]:
     """Return what is inherited but for what is lifted, and what is added."""
+    before, without = {*inherited}, {*lifted}
     for one in lifted:
-        if one not in inherited:
+        if one not in before:
             shown = os.fsdecode(one) if isinstance(one, bytes) else one
             raise InvalidRequest(f"lift_{field}: nothing that it extends has {shown!r}: leave it out")
-    return tuple(dict.fromkeys((*(one for one in inherited if one not in lifted), *added)))
+    return tuple(dict.fromkeys((*(one for one in inherited if one not in without), *added)))
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
@@ -230,12 +276,20 @@ def _network(table: ProfileTable, inherited: Network) -> Network:
         return inherited if table.network in (None, inherited.mode) else Network(table.network)
     if table.network not in (None, "proxy"):
         raise InvalidRequest(f'allowed_hosts: they need network = "proxy", not "{table.network}"')
-    return Network("proxy", checked_hosts(table.allowed_hosts))
+    try:
+        return Network("proxy", checked_hosts(table.allowed_hosts))
+    except InvalidRequest as error:
+        raise InvalidRequest(f"allowed_hosts: {error.message}") from None
 
 
 def _limits(table: LimitsTable, inherited: Limits) -> Limits:
     chosen = {one.name: getattr(table, one.name) for one in fields(Limits)}
-    return replace(inherited, **{name: value for name, value in chosen.items() if value is not None})
+    limits = replace(inherited, **{name: value for name, value in chosen.items() if value is not None})
+    try:
+        limits.check()
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{error.details['field']}: {error.message}") from None
+    return limits
 
 
 def _env(table: EnvTable, inherited: EnvPolicy) -> EnvPolicy:
@@ -255,17 +309,19 @@ def _env(table: EnvTable, inherited: EnvPolicy) -> EnvPolicy:
     )
 
 
-def _table(name: str, content: Any, builtin: Container[str], file: str) -> ProfileTable:
+def _table(name: str, content: Any, builtin: Container[str], source: _Source) -> ProfileTable:
     if not isinstance(content, dict):
-        raise _bad(file, f"{name!r} stands outside of a table: write it below [NAME], the profile's name")
+        words = f"{name!r} stands outside of a table: write it below [NAME], the profile's name"
+        raise source.fault(words, name)
     if not _NAME.match(name):
-        raise _bad(file, f"[{name}]: a profile's name is 1 to 64 of A-Z a-z 0-9 _ -")
+        raise source.fault(f"[{name}]: a profile's name is 1 to 64 of A-Z a-z 0-9 _ -", name)
     if name in builtin:
-        raise _bad(file, f"[{name}] is built in: take another name, and extend it where it can be")
+        raise source.fault(f"[{name}] is built in: take another name, and extend it where it can be", name)
     try:
         return ProfileTable.model_validate(content)
     except ValidationError as error:
-        raise _bad(file, f"[{name}] {_fault(error)}") from None
+        place = map(str, error.errors(include_url=False)[0]["loc"])
+        raise source.fault(f"[{name}] {_fault(error)}", name, *place) from None
 
 
 _INNER: dict[str, type[BaseModel]] = {"limits": LimitsTable, "env": EnvTable}
@@ -282,7 +338,3 @@ def _fault(error: ValidationError) -> str:
     near = difflib.get_close_matches(field, model.model_fields, 1)
     remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(model.model_fields)}"
     return f"has no field {place!r}: {remedy}"
-
-
-def _bad(file: str, what: str) -> InvalidRequest:
-    return InvalidRequest(f"{file}: {what}", reason="bad_profile_file", file=file)

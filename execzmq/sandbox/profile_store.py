@@ -10,9 +10,10 @@ from pathlib import Path
 
 from execzmq.errors import InvalidRequest
 from execzmq.sandbox.profiles import PermissionProfile, builtin_profiles, clean_path, find_profile
+from execzmq.types.finding import Finding
 
-_MOST_BYTES = 64 * 1024
-"""Size of the file; the server waits while it is read, for some files as long as the square of it."""
+MOST_BYTES = 64 * 1024
+"""Size of the file: the server waits while it is read."""
 
 
 def profiles_path(environ: Mapping[str, str] | None = None) -> Path:
@@ -36,7 +37,7 @@ class ProfileStore:
         homes = _homes(os.environ, os.getuid()) if home is None else (home,)
         self.home = homes[0]
         self.builtin = builtin_profiles(*homes)
-        self._read: tuple[tuple[int, ...], dict[str, PermissionProfile]] | None = None
+        self._read: tuple[tuple[int, ...], dict[str, PermissionProfile] | InvalidRequest] | None = None
 
     def get(self, name: str) -> PermissionProfile:
         """Return the profile of that name; for a built-in one the file is not looked at.
@@ -63,14 +64,33 @@ class ProfileStore:
         finally:
             os.close(fd)
 
+    def finding(self) -> Finding:
+        """Tell what the doctor says of the file: a fault is otherwise met by who names a profile of it."""
+        try:
+            own = len(self.all()) - len(self.builtin)
+        except InvalidRequest as error:
+            remedy = f"correct {self.path}; until then there are only {', '.join(self.builtin)}"
+            return Finding("profiles", False, error.message, remedy)
+        return Finding("profiles", True, f"the built-in ones, and {own or 'none'} in {self.path}")
+
     def _of(self, fd: int) -> dict[str, PermissionProfile]:
         status = os.fstat(fd)
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if self._read is None or self._read[0] != identity:
+            self._read = identity, self._verdict(fd, status)
+        found = self._read[1]
+        if isinstance(found, InvalidRequest):
+            raise InvalidRequest(found.message, **found.details)
+        return found
+
+    def _verdict(self, fd: int, status: os.stat_result) -> dict[str, PermissionProfile] | InvalidRequest:
+        """Return what is in the file, or what is wrong with it."""
+        try:
             self._check(status)
             with open(fd, "rb", closefd=False) as file:
-                self._read = identity, self._parsed(file.read(_MOST_BYTES))
-        return self._read[1]
+                return self._parsed(file.read(MOST_BYTES))
+        except InvalidRequest as error:
+            return error
 
     def _parsed(self, data: bytes) -> dict[str, PermissionProfile]:
         # Most users have no such file, and what reads it takes long to load.
@@ -82,8 +102,10 @@ class ProfileStore:
             raise self._bad("it is not UTF-8") from None
 
     def _check(self, status: os.stat_result) -> None:
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
-            raise self._bad(f"it is no file of at most {_MOST_BYTES:,} bytes")
+        if not stat.S_ISREG(status.st_mode):
+            raise self._bad("it is no file: put one there, or nothing")
+        if status.st_size > MOST_BYTES:
+            raise self._bad(f"it has {status.st_size:,} bytes, the most is {MOST_BYTES:,}: shorten it")
         if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
             raise self._bad(f"others can write to it: chmod go-w {self.path}, and be its owner")
 

@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 from execzmq.sandbox.ending import Confidence, Ending, Evidence
 from execzmq.sandbox.sight import Outside, Reach, Sight, absolute
-from execzmq.sandbox.wordings import Complaint, has_other_host, operation_in, paths_in, port_in
+from execzmq.sandbox.wordings import (
+    MOST_SHOWN,
+    Complaint,
+    excerpt,
+    has_other_host,
+    operation_in,
+    paths_in,
+    port_in,
+)
 
 _MOST_LOOKS = 48
 _NO_NAME = re.compile(r"\.(?:invalid|test|example|localhost)\b(?!\.\w)", re.IGNORECASE)
@@ -68,8 +76,8 @@ class Case:
 
 def seen(rule: str, subject: str | bytes, complaint: Complaint) -> Evidence:
     name = subject if isinstance(subject, str) else subject.decode("utf-8", "backslashreplace")
-    line = complaint.line.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return Evidence(rule, name, complaint.stream, line[:200])
+    line = excerpt(complaint.line).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return Evidence(rule, name, complaint.stream, line[:MOST_SHOWN])
 
 
 def _read_only(case: Case, complaint: Complaint) -> Finding | None:
@@ -91,8 +99,14 @@ def _write_refused(
 
 
 def _could_write(case: Case, path: bytes, reach: Reach) -> bool:
-    """Tell whether the host would do it; what is not there is not removed, nor made in a missing folder."""
+    """Tell whether the host would do it; what is not there is not removed, nor made in a missing folder.
+
+    In a name that is kept missing the command would have made the folders itself.
+    """
     needed = path if reach == "remove" else posixpath.dirname(path)
+    kept = case.sight.mount_of(path)
+    if reach != "remove" and kept not in (b"", path) and case.sight.at(posixpath.dirname(kept)) == "write":
+        needed = posixpath.dirname(kept)
     return bool(case.outside.exists(needed) and case.outside.may(path, reach))
 
 
@@ -227,6 +241,11 @@ def _connection_refused(case: Case, complaint: Complaint) -> Finding | None:
     return Finding(confidence, seen("host_loopback", f"port {port}", complaint))
 
 
+def _proxied(case: Case, complaint: Complaint) -> Finding | None:
+    """The proxy's own words: what it has refused is known from itself, and not from what is printed."""
+    return None
+
+
 RULES: dict[str, Callable[[Case, Complaint], Finding | None]] = {
     "read_only": _read_only,
     "cross_device": _cross_device,
@@ -234,6 +253,7 @@ RULES: dict[str, Callable[[Case, Complaint], Finding | None]] = {
     "no_space": _no_space,
     "unresolved": _no_network,
     "unreachable": _no_network,
+    "proxied": _proxied,
     "refused": _connection_refused,
     "not_permitted": _not_permitted,
     "denied": _denied,

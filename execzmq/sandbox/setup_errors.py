@@ -22,6 +22,7 @@ from execzmq.errors import (
     SpawnFailed,
     WorkingDirectoryMissing,
 )
+from execzmq.sandbox.bwrap import SETSID
 from execzmq.sandbox.sight import Sight
 
 
@@ -39,6 +40,7 @@ Explain = Callable[[str, int], Explained]
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 _BWRAP = re.compile(r"^bwrap: (.*)$", re.MULTILINE)
 _STEP = re.compile(r"(?P<exec>execvp )|(?P<cwd>Can't chdir to )")
+_EXEC_SETSID = re.compile(rf"execvp {re.escape(os.fsdecode(SETSID))}: ([^:]+)\Z")
 _SETSID = re.compile(r"setsid: failed to execute (.*): ([^:]+)")
 _CLASSES: dict[str, type[ExecZMQError]] = {
     "not_found": CommandNotFound,
@@ -98,11 +100,20 @@ def start_error(words: bytes, argv: tuple[bytes, ...], sight: Sight, explain: Ex
     """
     lines = _BWRAP.findall(words.decode("utf-8", "backslashreplace"))
     line = lines[-1] if lines else ""
+    if (no_setsid := _EXEC_SETSID.match(line)) and argv[0] != SETSID:
+        return _no_setsid(no_setsid[1])
     step = _STEP.match(line)
     number = _NUMBERS.get(line.rpartition(": ")[2].strip())
     if step and number is not None:
         return _launch_error(str(step.lastgroup), number, argv[0], sight, explain)
     return _setup_error(line)
+
+
+def _no_setsid(why: str) -> SandboxUnavailable:
+    program = os.fsdecode(SETSID)
+    what = f"the command has no terminal: {program} cannot be executed in its sandbox ({why})"
+    remedy = "install it (util-linux), make it executable and readable, or leave the terminal out"
+    return SandboxUnavailable(f"{what}; {remedy}", reason="no_setsid", path=program)
 
 
 def terminal_error(

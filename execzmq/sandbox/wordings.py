@@ -29,6 +29,7 @@ _KINDS = {
         r"|failed to lookup address|no address associated with hostname|\[Errno -[235]\]"
         r"|\blookup \S+(?: on \S+)?: "
     ),
+    "proxied": r"execzmq: \S+ is not allowed: |execzmq: \S+ is at \S+, which is ",
     "unreachable": (
         r"network is unreachable|\bENETUNREACH\b|\[Errno 101\]|os error 101\b"
         r"|no route to host|\bEHOSTUNREACH\b"
@@ -53,7 +54,16 @@ _NEEDED = (
     *("read-only", "readonly", "errno", "os error", "cross-device", "busy", "space left", "no such file"),
     *("resol", "name or service", "unknownhost", "lookup", "associated", "unreachable", "no route"),
     *("refused", "connect to", "not permitted", "must be", "no new privileges", "no permissions", "denied"),
-    *("not found", "find module", "does not exist", "invalid argument", "not implemented", " open", " cd to"),
+    *(
+        "execzmq: ",
+        "not found",
+        "find module",
+        "does not exist",
+        "invalid argument",
+        "not implemented",
+        " open",
+        " cd to",
+    ),
     *("erofs", "exdev", "ebusy", "enospc", "eai_again", "enotfound", "enetunreach", "ehostunreach", "enosys"),
     *("econnrefused", "eperm", "eacces", "enoent", "einval", "nosuchfile"),
 )
@@ -72,6 +82,11 @@ _QUOTED = re.compile(
 _REMOVES = re.compile(r"remov|unlink|renam|\bmov(?:e|ing)\b|rmdir|delet|replace| -> ", re.IGNORECASE)
 _WRITES = re.compile(
     r"creat|touch|mkdir|make dir|writ|append|copy|mknod|save|extract|lock|output|database", re.IGNORECASE
+)
+_GAVE_UP = re.compile(r"curl: \(23\)|\s*ERROR: Could not find a version .*\(from versions: none\)")
+"""What says that the warning before it was why: of curl, and of pip, which only warns of an index."""
+_COPIES = re.compile(
+    r"\b(?:copy|copying|copyfile|link|symlink)\b.*?(['\"]) (?:to|->) (['\"])([^'\"]+)\2", re.IGNORECASE
 )
 _WARNS = re.compile(
     r"\bwarn(?:ing)?s?\b|warning:|\bnotice\b|\bnote:|\binfo\b|\bdebug\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing)\b"
@@ -95,6 +110,9 @@ _URL = re.compile(r"\b(?!file:|unix:)\w+://\S+")
 _PATH_WORD = re.compile(r"[\w@%+=.,~-]*/[\w@%+=.,/-]+")
 _NEAR_BEFORE, _NEAR_AFTER = 4, 3
 _MOST_PATHS = 8
+MOST_SHOWN = 200
+_SHOWN_AFTER = 60
+"""Characters of a line that are shown as evidence, and of these after the error."""
 _MOST_LINES = 200
 _LONGEST = 1000
 _MOST_COMPLAINTS = 24
@@ -199,21 +217,27 @@ def _complaint(text: _Text, index: int, kind: str, was_overtaken: bool) -> Compl
     line = text.lines[index]
     before = text.lines[max(0, index - _NEAR_BEFORE) : index]
     after = text.lines[index + 1 : index + 1 + _NEAR_AFTER]
+    # Where nothing is written, a copy is refused for its target, whatever is said of the source.
+    copied = _COPIES.search(line) if kind == "read_only" else None
     return Complaint(
         kind=kind,
         line=line.strip(),
         stream=text.stream,
-        paths=tuple(_paths(line))[:_MOST_PATHS],
+        paths=(os.fsencode(copied[3]),) if copied else tuple(_paths(line))[:_MOST_PATHS],
         near=tuple(path for other in [*reversed(before), *after] for path in _certain(other))[:_MOST_PATHS],
         operation=operation_in(line) or operation_in(_source_in(before)),
-        reach="remove" if _REMOVES.search(line) else "write" if _WRITES.search(line) else "read",
+        reach="write" if copied else _reach_in(line),
         port=port_in(line),
         doubts=tuple(_doubts(text, line, after, was_overtaken)),
     )
 
 
+def _reach_in(line: str) -> Reach:
+    return "remove" if _REMOVES.search(line) else "write" if _WRITES.search(line) else "read"
+
+
 def _doubts(text: _Text, line: str, after: list[str], was_overtaken: bool) -> Iterator[str]:
-    gave_up = any(other.startswith("curl: (23)") for other in after)
+    gave_up = any(map(_GAVE_UP.match, after))
     if (_WARNS.search(line) and not gave_up) or (after and after[0].endswith("(ignored)")):
         yield "warning"
     if was_overtaken:
@@ -222,6 +246,13 @@ def _doubts(text: _Text, line: str, after: list[str], was_overtaken: bool) -> It
         yield "stdout"
     if text.stream == "stdout" and _QUOTES_OTHERS.match(line):
         yield "quoted"
+
+
+def excerpt(line: str) -> str:
+    """Return the part of a line that tells the error, where it is too long to be shown whole."""
+    error = _KIND.search(line)
+    start = max(0, min(error.end() + _SHOWN_AFTER, len(line)) - MOST_SHOWN) if error else 0
+    return f"\N{HORIZONTAL ELLIPSIS}{line[start + 1 :][: MOST_SHOWN - 1]}" if start else line[:MOST_SHOWN]
 
 
 def operation_in(text: str) -> str:

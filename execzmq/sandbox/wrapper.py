@@ -12,6 +12,7 @@ import pwd
 import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,7 +127,7 @@ def _problem(wrapper: Wrapper) -> str:
 
 def _writer_of(path: str) -> str:
     """Tell who else may change a file, or put another in its place; empty if nobody."""
-    for one in (path, *map(str, Path(path).parents)):
+    for one in _with_folders(path):
         status = os.stat(one)
         if status.st_uid not in (0, os.geteuid()):
             return f"can be changed by user {status.st_uid}, to whom {one} belongs"
@@ -136,6 +137,11 @@ def _writer_of(path: str) -> str:
         if status.st_mode & stat.S_IWGRP and not sticky and not _is_own(status.st_gid):
             return f"can be changed by group {status.st_gid}, which may write {one}"
     return ""
+
+
+@cache
+def _with_folders(path: str) -> tuple[str, ...]:
+    return (path, *map(str, Path(path).parents))
 
 
 def _is_own(gid: int) -> bool:

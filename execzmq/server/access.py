@@ -39,15 +39,20 @@ class Peer:
         """Tell whether it is held to bounds of its own, since its file may be in anybody's hands."""
         return self.role != "owner"
 
+    def session(self, name: str) -> str:
+        """Return under which name a session of this peer's is known: nobody else can ever have the same."""
+        return name if self.share is None else f"{self.user_id}/{name}"
+
     @property
     def sandbox(self) -> SandboxIntent | None:
         """Return the most that its commands may do, `None` where that is as much as the server gives."""
         return None if self.share is None else self.share.sandbox
 
     def sees(self, process_id: str) -> bool:
-        """Tell whether it may watch a process, and as an operator act on it: one is decided by its id alone.
+        """Tell whether it may watch a process, and as an operator act on it.
 
-        No process of another's can ever come to have such an id, so what is decided once stays right.
+        The id alone decides, and nobody else can start one under an operator's: so what was decided once,
+        for a subscription, stays right.
         """
         share = self.share
         if self.role == "owner":
@@ -70,7 +75,7 @@ class Peer:
         Raises:
             PermissionRefused: it may not.
         """
-        if reach_of(self.role, name) == "none":
+        if self.role != "owner" and reach_of(self.role, name) == "none":
             least = METHODS[name].role
             message = f"{name} is for the role {least}, and this connection file is an {self.role}'s"
             raise PermissionRefused(f"{message}: ask the server's user for another", role=self.role)
@@ -81,7 +86,7 @@ class Peer:
         Raises:
             ProcessNotFound: it may not; so says a server of what does not exist.
         """
-        process_id = getattr(request, "process_id", None)
+        process_id = None if self.role == "owner" else getattr(request, "process_id", None)
         if process_id is not None and name not in _STARTS and not self.sees(process_id):
             raise not_found(process_id)
 

@@ -146,9 +146,9 @@ class Server:
                 await asyncio.wait_for(self._stop.wait(), self._until_next_look())
             self._leases.look()
             self._interest.sweep(is_alive)
-            self._sharing.look()
             if not self._stop.is_set():
                 self._mender.look()
+                self._sharing.look()
             if self._is_idle():
                 log.info("ending: nothing to do")
                 self.stop()

@@ -216,7 +216,7 @@ class Dispatcher:
 
     def _serve(self, socket: str, routing: list[Any], peer: Peer, message: Message) -> None:
         self.last_request = self._clock()
-        caller = Caller(peer, message.session, message.msg_id, bytes(routing[0]))
+        caller = Caller(peer, peer.session(message.session), message.msg_id, bytes(routing[0]))
         try:
             reply = self._perform(socket, caller, message)
         except Exception as error:

@@ -54,8 +54,10 @@ class Listening:
         try:
             ports = self._sockets.open_network(network)
         except zmq.ZMQError as error:
-            message = f"the server cannot listen on tcp at {network.ip}: {error.strerror}"
-            raise ConnectionFailed(f"{message}; `execzmq serve --ip` names another address") from None
+            place = ", ".join(str(port) for port in network.ports if port) or "any port"
+            message = f"the server cannot listen on tcp at {network.ip} ({place}): {error.strerror}"
+            remedy = "end what has its ports, or name another address by `execzmq serve --ip`"
+            raise ConnectionFailed(f"{message}; {remedy}") from None
         self.network = Network(network.ip, ports, network.secretkey)
         self._is_short, self._said = False, ""
         self._timer = self._loop.call_later(_LOOK, self._check)

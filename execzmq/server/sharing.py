@@ -64,6 +64,7 @@ class Sharing:
         self._admission = sockets.admission
         self._store = ShareStore(folder)
         self._stored: Stored | None = None
+        self._said = ""
         self._listening = Listening(sockets, self._bound)
 
     @property
@@ -96,9 +97,9 @@ class Sharing:
             raise InvalidState(message, count=len(self.book))
         self._admission.allow([*self.book])
         if self._settings.transport == "tcp":
-            self._listening.open(self._wanted_network())
+            self._listen(len(self.book))
         elif len(self.book):
-            self._listening.look(self._wanted_network())
+            self._listening.look(self._wanted_network(len(self.book)))
 
     def close(self) -> None:
         """Listen no more; the shares stay. Idempotent."""
@@ -119,7 +120,7 @@ class Sharing:
         try:
             self._admission.allow([*self.book])
             if not self._listening.is_open:
-                self._listening.open(self._wanted_network())
+                self._listen(len(self.book) - 1)
             stored = self._save()
         except BaseException:
             self.book.remove(share.share_id)
@@ -154,7 +155,7 @@ class Sharing:
             self._save_if_possible()
         self.lines.sweep()
         wants = self._settings.transport == "tcp" or len(self.book)
-        self._listening.look(self._wanted_network() if wants else None)
+        self._listening.look(self._wanted_network(len(self.book)) if wants else None)
         if self._stored is not None and not self._store.is_there():
             self._save_if_possible()
 
@@ -191,12 +192,26 @@ class Sharing:
             self._listening.close()
         self._on_end(share.share_id)
 
-    def _wanted_network(self) -> Network:
-        """Return where to listen: as told, else where it has listened before, else at this host's address."""
+    def _listen(self, holders: int) -> None:
+        """Listen where the files of the shares say; where there is none, at other ports if need be.
+
+        Raises:
+            ConnectionFailed: it cannot.
+        """
+        wanted = self._wanted_network(holders)
+        try:
+            self._listening.open(wanted)
+        except ConnectionFailed:
+            if holders or not any(wanted.ports):
+                raise
+            self._listening.open(Network(wanted.ip, secretkey=wanted.secretkey))
+
+    def _wanted_network(self, holders: int) -> Network:
+        """Return where to listen: as told, else as the files of shares say, else at this host's address."""
         if self._stored is None:
             self._stored = new_pair()
         stored = self._stored
-        network = replace(stored.network(), ip=self._ip or stored.ip or address_here())
+        network = replace(stored.network(), ip=self._ip or (holders and stored.ip) or address_here())
         return replace(network, secretkey="") if self._settings.insecure else network
 
     def _bound(self, network: Network) -> None:
@@ -218,4 +233,8 @@ class Sharing:
         try:
             self._save()
         except InvalidState as error:
-            log.error("%s", error)
+            if str(error) != self._said:
+                log.error("%s", error)
+            self._said = str(error)
+        else:
+            self._said = ""

@@ -20,13 +20,11 @@ from execzmq.server.auth import IPC_DOMAIN, Admission, Gatekeeper
 from execzmq.server.heart import Heart
 from execzmq.server.network import CHANNELS, Network, listen, port_of
 from execzmq.server.termination import terminate
-from execzmq.settings import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, MAX_MESSAGE, XPUB_HWM
+from execzmq.settings import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, MAX_MESSAGE, MAX_SUBSCRIPTION, XPUB_HWM
 from execzmq.zmqloop import Frames, ZmqPort
 
 REQUEST_SOCKETS = ("shell", "control", "stdin")
 _ROUTER_HWM = 1000
-_SUBSCRIPTION = 1024
-"""Bytes of a message with a subscription, those of a CURVE handshake included."""
 _LINGER = 0.5
 """Seconds that what is unsent at the end has to leave."""
 
@@ -173,7 +171,7 @@ class Sockets:
         socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
         socket.setsockopt(zmq.SNDHWM, hwm)
         # What comes in there are subscriptions, and libzmq keeps each of them.
-        socket.setsockopt(zmq.MAXMSGSIZE, _SUBSCRIPTION if kind == zmq.XPUB else MAX_MESSAGE)
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION if kind == zmq.XPUB else MAX_MESSAGE)
         socket.setsockopt(zmq.HEARTBEAT_IVL, int(HEARTBEAT_INTERVAL * 1000))
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, int(HEARTBEAT_TIMEOUT * 1000))
         if kind == zmq.XPUB:

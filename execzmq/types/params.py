@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
+
+from execzmq.errors import InvalidRequest
 
 Lifetime = Literal["server", "client"]
 Backpressure = Literal["spill", "pause"]
@@ -68,7 +70,7 @@ class Limits:
     """Resource limits set before the command's first instruction; `None` = no limit.
 
     `memory` (address space; of a sandbox all that it uses) and `file_size` are bytes, `cpu` is seconds of
-    processor time, `processes` and `descriptors` are counts.
+    processor time, `processes` (which counts the command itself) and `descriptors` are counts.
     """
 
     memory: int | None = None
@@ -76,6 +78,34 @@ class Limits:
     processes: int | None = None
     file_size: int | None = None
     descriptors: int | None = None
+
+    def check(self) -> None:
+        """Check that each is a whole number with which a command can run.
+
+        Raises:
+            InvalidRequest: one is not; `field` names it.
+        """
+        for one in fields(self):
+            value, least = getattr(self, one.name), LEAST_LIMITS.get(one.name, 0)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                message = f"the limit of {one.name} is {value!r}: give a whole number of {_UNITS[one.name]}"
+                raise InvalidRequest(message, field=f"limits.{one.name}")
+            if value < least:
+                message = f"with {one.name}={value} no command can run: ask for at least {least}"
+                raise InvalidRequest(message, field=f"limits.{one.name}")
+
+
+LEAST_LIMITS = {"memory": 4 << 20, "cpu": 1, "processes": 1}
+"""What a command takes to get to its first instruction; of the other limits 0 will do."""
+_UNITS = {
+    "memory": "bytes, 1 << 30 for 1 GiB",
+    "cpu": "seconds",
+    "processes": "processes",
+    "file_size": "bytes, 1 << 30 for 1 GiB",
+    "descriptors": "descriptors",
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -86,7 +116,8 @@ class SandboxIntent:
         profile: its name; empty = the server's default.
         workspace_roots: folders that the command may write to, where the profile allows that.
         network: instead of what the profile has, never more than the server allows; `None` = the profile's.
-        allowed_hosts: with the network `proxy`: `NAME`, `NAME:PORT` or `*.NAME`; `None` = the profile's.
+        allowed_hosts: with the network `proxy`: `NAME`, `NAME:PORT` or `*.NAME`, of a profile's list some;
+            `None` = the profile's.
     """
 
     profile: str

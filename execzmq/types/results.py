@@ -60,6 +60,12 @@ class ExitResult:
         return status if self.cause in ("exited", "signaled") else f"{status} ({self.cause}{asked})"
 
 
+def limits_met(result: ExitResult) -> list[str]:
+    """Return the limits that a command met in a sandbox, such as `cpu=60`, as its evidence tells."""
+    told = (line.split() for line in result.evidence)
+    return [words[1] for words in told if len(words) > 1 and words[0] == "limit"]
+
+
 def signal_name(number: int) -> str:
     """Return the name of a signal without its `SIG`, or the number where it has none."""
     try:

@@ -7,27 +7,32 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from execzmq.aside import aside
+from execzmq.backends import starting
 from execzmq.backends.local import LocalBackend
 from execzmq.errors import (
     CommandNotFound,
     InvalidRequest,
     InvalidState,
     NotExecutable,
+    SandboxUnavailable,
     SpawnFailed,
     WorkingDirectoryMissing,
 )
 from execzmq.keeper import landlock
+from execzmq.keeper.client import SpawnedProcess
 from execzmq.keeper.tree import descendants
-from execzmq.types.params import ExecParams, Limits, SandboxIntent, TtySize
+from execzmq.sandbox.cgroups import Cgroups
+from execzmq.types.params import LEAST_LIMITS, EnvPolicy, ExecParams, Limits, SandboxIntent, TtySize
 from tests.backends.lives import last_life, life
 from tests.commands import (
     all_events,
@@ -61,6 +66,18 @@ async def private() -> AsyncIterator[LocalBackend]:
 
 
 @pytest.fixture
+def config(home_root: Path) -> Callable[[str], None]:
+    """Write the file of the user's own profiles."""
+
+    def write(text: str) -> None:
+        file = home_root / "c/execzmq/profiles.toml"
+        file.parent.mkdir()
+        file.write_text(text)
+
+    return write
+
+
+@pytest.fixture
 def root(home_root: Path) -> Path:
     """A folder that sandboxed commands may write to."""
     folder = home_root / "ws"
@@ -68,9 +85,11 @@ def root(home_root: Path) -> Path:
     return folder
 
 
-def confined(params: ExecParams, root: Path | None = None, **more: Any) -> ExecParams:
-    """Return the same start in a sandbox."""
-    profile, roots = ("read-only", SEEN) if root is None else ("workspace-write", (os.fsencode(root),))
+def confined(
+    params: ExecParams, root: Path | None = None, profile: str = "workspace-write", **more: Any
+) -> ExecParams:
+    """Return the same start in a sandbox; without a root in one that only reads."""
+    profile, roots = ("read-only", SEEN) if root is None else (profile, (os.fsencode(root),))
     values = {name: getattr(params, name) for name in params.__slots__}
     cwd = b"/" if root is None else os.fsencode(root)
     return ExecParams(**{**values, "sandbox": SandboxIntent(profile, roots, **more), "cwd": cwd})
@@ -324,6 +343,67 @@ async def test_limits_are_told_and_hold() -> None:
         assert result.cause == "oom" or b"MemoryError" in output_of(await all_events(process))
 
 
+@pytest.mark.parametrize("code", [0, 3])
+async def test_forks_that_were_refused_are_told(code: int) -> None:
+    """As evidence, whatever the command made of it, where the kernel counts them."""
+    lines = f"""
+import os, time
+try:
+    for _ in range(9):
+        if os.fork() == 0:
+            time.sleep(0.2)
+            os._exit(0)
+except OSError:
+    os._exit({code})
+"""
+    async with private() as backend:
+        process = await backend.start(confined(python(lines, limits=Limits(processes=3))))
+        result = end_of(await all_events(process))
+        assert (result.exit_code, result.cause) == (code, "exited")
+        if "pids" in backend.confiner.cells.cgroups.controllers:
+            assert result.evidence == ("limit processes=3 (limits)",)
+
+
+async def test_memory_that_is_too_little_for_the_sandbox_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the wrapper itself meets the limit, the limit is blamed."""
+    monkeypatch.setitem(LEAST_LIMITS, "memory", 0)
+    async with private() as backend:
+        if "memory" not in backend.confiner.cells.cgroups.controllers:
+            pytest.skip("no control group limits memory here")
+        with pytest.raises(InvalidRequest, match="memory=65536 is too little for the sandbox itself"):
+            await backend.start(confined(shell("true", limits=Limits(memory=65536))))
+        await nothing_is_left(backend)
+
+
+@pytest.mark.parametrize("tty", [False, True])
+async def test_no_variables_are_none(root: Path, tty: bool) -> None:
+    """Whoever asks for no variables gets none, but for the one that bubblewrap sets."""
+    async with private() as backend:
+        words = (b"/usr/bin/env",)
+        plain = ExecParams(argv=words, env={}, tty=tty)
+        process = await backend.start(confined(plain, root))
+        assert output_of(await all_events(process)).split() == [b"PWD=" + os.fsencode(root)]
+        explained = await backend.explain(confined(plain, root))
+        assert (explained["env"], explained["env_changes"]) == ([b"PWD"], {})
+
+
+async def test_variables_are_as_they_are_explained(root: Path) -> None:
+    """Names that are told are those that a command finds; what the client sets stays."""
+    env = {b"LC_ALL": b"de_DE.UTF-8", b"TMPDIR": b"/x", b"A": b"1"}
+    policy = EnvPolicy(inherit="all", set={b"LC_TIME": b"C"})
+    async with private() as backend:
+        params = ExecParams(argv=(b"/usr/bin/env",), env=env, env_policy=policy)
+        wanted = confined(params, root, network="proxy")
+        explained = await backend.explain(wanted)
+        process = await backend.start(wanted)
+        found = dict(line.split(b"=", 1) for line in output_of(await all_events(process)).splitlines())
+        assert sorted(found) == explained["env"]
+        changes = explained["env_changes"]
+        assert {name: found.get(name) for name in changes} == changes
+        assert (changes[b"LC_ALL"], changes[b"LANG"], changes[b"TMPDIR"]) == (None, b"de_DE.UTF-8", b"/tmp")
+        assert (found[b"LC_TIME"], found[b"A"]) == (b"C", b"1")
+
+
 @pytest.mark.skipif(shutil.which("perl", path="/usr/bin") is None, reason="needs perl")
 @pytest.mark.parametrize("tty", [False, True])
 async def test_abstract_sockets_of_the_host_escape_48(tty: bool) -> None:
@@ -443,6 +523,21 @@ async def test_a_limit_that_struck_between_two_servers(folder: Path, root: Path,
     assert not groups_of(folder)
 
 
+async def test_a_group_that_a_killed_server_has_left_goes_at_the_next_start(folder: Path) -> None:
+    """Also where nothing else is left of its sandboxes, and the next server confines nothing."""
+    limits = Limits(processes=20)
+    async with life(folder) as backend:
+        process = await backend.start(confined(shell("true", limits=limits)))
+        assert end_of(await all_events(process)).exit_code == 0
+    found = Cgroups.find(str(folder))
+    if not found.controllers:
+        pytest.skip(f"not on this host: {found.reason}")
+    found.create("left", limits)
+    assert groups_of(folder)
+    async with last_life(folder):
+        assert not groups_of(folder)
+
+
 def _is_zombie(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
@@ -494,6 +589,108 @@ async def test_no_descriptor_is_left_for_the_first_process(
         await nothing_is_left(backend)
 
 
+async def test_no_descriptor_is_left_to_write_a_sandbox_down(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is no trouble of the disk, and is not told as one."""
+    open_file = os.open
+
+    def refuse(path: Any, *others: Any, **more: Any) -> int:
+        if os.fsencode(path).endswith(b"/placeholders"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return open_file(path, *others, **more)
+
+    async with private() as backend:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", refuse)
+            with pytest.raises(SpawnFailed, match="ulimit -n") as caught:
+                await backend.start(confined(shell("true"), root))
+        assert caught.value.details["reason"] == "too_many_descriptors"
+        assert end_of(await all_events(await backend.start(confined(shell("true"), root)))).exit_code == 0
+
+
+@pytest.mark.parametrize("protect", ["all", "hooks-config"])
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+async def test_a_full_disk_of_the_root(root: Path, config: Callable[[str], None], protect: str) -> None:
+    """It is named, and what could be made before it was full goes again."""
+    config(f"[p]\nextends = 'workspace-write'\nprotect_git = '{protect}'\n")
+    with small_disk(root, "size=16k,nr_inodes=8"):
+        (root / ".git").mkdir()
+        (root / ".git/config").touch()
+        (root / ".git/hooks").mkdir()
+        with contextlib.suppress(OSError), (root / "x").open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        before = names_in(root)
+        async with private() as backend:
+            with pytest.raises((SandboxUnavailable, SpawnFailed), match="No space left on device") as caught:
+                await backend.start(confined(shell("true"), root, profile="p"))
+            assert str(root) in str(caught.value)
+            await asyncio.to_thread(wait_until, lambda: names_in(root) == before)
+
+
+def names_in(folder: Path) -> list[Path]:
+    """Return all that is below a folder."""
+    return sorted(folder.rglob("*"))
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, options: str) -> Iterator[None]:
+    """Mount a disk there meanwhile."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("read", ["host", "minimal"])
+async def test_a_root_that_is_moved_while_its_command_runs(
+    root: Path, config: Callable[[str], None], read: str
+) -> None:
+    """Nothing is left in it, wherever it is then; what keeps names missing goes along."""
+    config(f"[p]\nextends = 'workspace-write'\nreadable = {[read, *map(os.fsdecode, SEEN)]}\n")
+    line = "echo ready; read x; ! mkdir .git .git/x .codex"
+    async with private() as backend:
+        process = await backend.start(confined(shell(line, stdin="pipe"), root, profile="p"))
+        await until_output(process, b"ready")
+        moved = root.with_name("moved")
+        os.rename(root, moved)
+        assert os.listdir(moved)
+        await process.write(b"\n", end=True)
+        assert end_of(await all_events(process)).exit_code == 0
+        await asyncio.to_thread(wait_until, lambda: not os.listdir(moved))
+
+
+async def test_streams_that_cannot_be_taken_leave_no_sandbox(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its descriptors nor its control group, nor what it has put into its root."""
+
+    def refuse(_backend: object, _process: object, spawned: SpawnedProcess) -> None:
+        spawned.close()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with private() as backend:
+        params = confined(shell("sleep 60", limits=Limits(processes=20)), root)
+        assert end_of(await all_events(await backend.start(confined(shell("true"), root)))).exit_code == 0
+        await asyncio.to_thread(wait_until, lambda: not os.listdir(root))
+        before = len(os.listdir("/proc/self/fd"))
+        with monkeypatch.context() as patched:
+            patched.setattr(starting, "connect_streams", refuse)
+            with pytest.raises(SpawnFailed, match="Too many open files"):
+                await backend.start(params)
+        await nothing_is_left(backend)
+        await asyncio.to_thread(
+            wait_until,
+            lambda: (
+                not groups_of(backend.folder)
+                and not os.listdir(root)
+                and len(os.listdir("/proc/self/fd")) <= before
+            ),
+        )
+
+
 async def test_a_start_that_meets_the_end_of_its_backend_holds_nothing(root: Path) -> None:
     """What was prepared is closed: its lock would keep every server of this user from tidying up."""
     async with private() as backend:
@@ -503,7 +700,7 @@ async def test_a_start_that_meets_the_end_of_its_backend_holds_nothing(root: Pat
         prepared = await preparing
     with pytest.raises(InvalidState):
         backend.begin(params, "s", prepared)
-    assert prepared.starting == -1
+    assert prepared.looked.starting == -1
 
 
 async def test_what_comes_together_with_a_cancellation_is_dropped() -> None:

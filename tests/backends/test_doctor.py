@@ -1,6 +1,7 @@
 """The look at what a server stands on."""
 
 import asyncio
+import os
 import resource
 import threading
 from pathlib import Path
@@ -148,6 +149,35 @@ def test_landlock(short_tmp: Path, monkeypatch: pytest.MonkeyPatch, abi: int, sa
     found = find(short_tmp, "Landlock")
     assert found.ok
     assert found.text.startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("shared", "can", "says"),
+    [
+        (False, "", "this host hands none on"),
+        (True, "True", "a sandbox sees what was there at its start, and nothing"),
+        (True, "False", "a sandbox sees what is mounted while its command runs"),
+        (True, "1/0", "a sandbox sees what is mounted while its command runs"),
+    ],
+)
+def test_later_mounts(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch, shared: bool, can: str, says: str
+) -> None:
+    """Where a start falls back to the weaker way it is told; it is no fault of the machine."""
+    monkeypatch.setattr(doctor, "mounts_are_shared", lambda: shared)
+    monkeypatch.setattr(doctor, "_DETACH", f"import sys; sys.exit(not {can})")
+    found = find(short_tmp, "later mounts")
+    assert found.ok
+    assert found.text.startswith(says)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can in any case")
+def test_mounts_of_ones_own_are_tried(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The try is the step of a real start, and changes nothing for who tries."""
+    before = os.readlink("/proc/self/ns/mnt")
+    monkeypatch.setattr(doctor, "mounts_are_shared", lambda: True)
+    assert "nothing that comes later" in find(short_tmp, "later mounts").text
+    assert os.readlink("/proc/self/ns/mnt") == before
 
 
 @pytest.mark.parametrize(("uid", "says"), [(0, "root without any capability"), (1000, "user 1000")])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from execzmq.cli.keyboard import DetachKeys, Keyboard
-from execzmq.errors import Conflict, ProcessNotRunning
+from execzmq.errors import Conflict, PermissionRefused, ProcessNotRunning
 from execzmq.types.params import TtySize
 from tests.fakes import FakeProcess
 
@@ -152,3 +152,24 @@ async def test_process_that_has_ended_is_no_error() -> None:
     keyboard = _keyboard(Ended("p", []), [])
     assert await keyboard.claim()
     assert not await keyboard.type(b"x")
+
+
+class ToBeWatched(FakeProcess):
+    """A process of which the connection file allows no more."""
+
+    async def claim_keyboard(self, take_over: bool = False) -> None:
+        self.calls.append(("claim_keyboard", take_over))
+        raise PermissionRefused("claim_keyboard is for the role operator")
+
+
+async def test_who_may_only_watch_watches() -> None:
+    """It is said once, Ctrl-C leaves, and nothing is asked for any more."""
+    said: list[str] = []
+    process = ToBeWatched("p", [])
+    keyboard = Keyboard(process, lambda: TtySize(24, 80), said.append, watch=False)
+    assert not await keyboard.claim()
+    assert not await keyboard.type(b"x")
+    assert await keyboard.type(b"\x03")
+    await keyboard.release()
+    assert len(said) == 1
+    assert process.calls == [("claim_keyboard", False)]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,16 @@ def test_broken_file_is_told() -> None:
     path = write_profiles("[lab]\nnetwrk = 'none'\n")
     done = execzmq("profiles")
     assert done.returncode == say.FAILED
-    assert done.stderr.decode() == (f"execzmq: {path}: [lab] has no field 'netwrk': did you mean network?\n")
+    told = f"{path}, line 2: [lab] has no field 'netwrk': did you mean network?"
+    assert done.stderr.decode() == f"execzmq: {told}\n"
     assert execzmq("run", "--", "true").returncode == 0
+    for _ in range(2):
+        done = execzmq("doctor")
+        assert done.returncode == 1
+        shown = done.stdout.decode()
+        found = rf"^BAD  (server: )?profiles: {re.escape(told)}\n     -> correct "
+        assert re.search(found, shown, re.MULTILINE)
+        execzmq("shutdown")
 
 
 def test_explain_runs_nothing(tmp_path: Path) -> None:
@@ -67,6 +76,18 @@ def test_unknown_profile_is_told_with_those_there_are() -> None:
     assert b"there are read-only, workspace-write, full-access" in done.stderr
 
 
+def test_explain_tells_what_a_sandbox_changes(tmp_path: Path) -> None:
+    """Variables that a command does not get as they are given, by name, and with the sandbox's value."""
+    words = ("run", "--explain", "--sandbox", "read-only", "--", "true")
+    shown = execzmq(*words, cwd=tmp_path, env=environ(LC_ALL="de_DE.UTF-8", LC_TIME="C", TMPDIR="/x")).stdout
+    lines = dict(line.split(": ", 1) for line in shown.decode().splitlines())
+    assert "LC_ALL" not in lines["variables"].split()
+    assert {"PWD", "TMPDIR", "LANG"} <= {*lines["variables"].split()}
+    told = lines["variables that the sandbox sets"].split()
+    assert {"LANG=de_DE.UTF-8", "LC_MESSAGES=C", "TMPDIR=/tmp", "UV_CACHE_DIR=/tmp/uv-cache"} <= {*told}
+    assert lines["variables that it takes out"] == "LC_ALL LC_TIME"
+
+
 @pytest.mark.parametrize("words", [("--root", "."), ("--network", "none"), ("--allow-host", "a.example")])
 def test_confinement_needs_a_profile(words: tuple[str, str]) -> None:
     """What only a sandbox can keep is not promised without one."""
@@ -80,7 +101,12 @@ def test_limits() -> None:
     limits = ("--limit", "descriptors=50", "--limit", "file_size=1M")
     done = execzmq("run", *limits, "--", "sh", "-c", "ulimit -n; ulimit -f")
     assert done.stdout == b"50\n2048\n"
-    for wrong, told in (("mem=1", b"is not NAME=N with one of memory,"), ("cpu=1K", b"no whole number")):
+    for wrong, told in (
+        ("mem=1", b"is not NAME=N with one of memory,"),
+        ("cpu=1K", b"no whole number"),
+        ("memory=1.5G", b"write 1536M"),
+        ("processes=0", b"with processes=0 no command can run: ask for at least 1"),
+    ):
         done = execzmq("run", "--limit", wrong, "--", "true")
         assert done.returncode == say.FAILED
         assert told in done.stderr

@@ -1,5 +1,7 @@
 """What is said on stderr, and exit statuses."""
 
+from typing import Any
+
 import pytest
 
 from execzmq import errors
@@ -25,6 +27,26 @@ def test_status_of_result(result: ExitResult, status: int, capfd: pytest.Capture
     assert say.end("p", result) == status
     said = capfd.readouterr().err
     assert (said == "") is (result.cause in ("exited", "signaled"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"exit_code": 2, "evidence": ("limit processes=3 (limits)",)},
+            "met its limit of processes=3",
+        ),
+        ({"signal": 25, "cause": "signaled", "evidence": ("limit file_size=9 (status)",)}, "file_size=9"),
+        ({"exit_code": 0, "evidence": ("limit processes=3 (limits)",)}, ""),
+        ({"exit_code": 2, "evidence": ("not_permitted unknown (stderr)",)}, ""),
+    ],
+)
+def test_limit_that_was_met(changes: dict[str, Any], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A failure says which; a success says nothing."""
+    say.end("p", ExitResult(**changes))
+    told = capfd.readouterr().err
+    assert said in told
+    assert bool(told) is bool(said)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +76,15 @@ def test_line_moves_no_cursor(capfd: pytest.CaptureFixture[str]) -> None:
     said = capfd.readouterr().err
     assert said.count("\n") == 1
     assert "\x1b" not in said
+
+
+def test_limits_that_were_met_are_named(capfd: pytest.CaptureFixture[str]) -> None:
+    """What the status alone does not say of a limit is told; weak evidence of a denial is not."""
+    evidence = ("no_network none (stderr: limit x)", "limit cpu=1 (status)", "limit processes=5 (limits)")
+    assert say.end("p", ExitResult(signal=24, cause="signaled", evidence=evidence)) == 152
+    assert capfd.readouterr().err == (
+        "execzmq: p met its limit of cpu=1 and processes=5; --limit sets it, or its profile does\n"
+    )
 
 
 def test_holders_are_named(capfd: pytest.CaptureFixture[str]) -> None:

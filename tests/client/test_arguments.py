@@ -1,6 +1,7 @@
 """What the keywords of `start` and `run` become, and what is taken from the caller's own process."""
 
 import os
+import re
 import threading
 from collections.abc import Mapping
 
@@ -15,6 +16,8 @@ from execzmq.client.plan import (
     popen_plan,
     run_plan,
 )
+from execzmq.errors import InvalidRequest
+from execzmq.types.params import Limits
 
 
 def test_variables_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,3 +76,22 @@ def test_defaults_ask_for_what_always_holds() -> None:
     assert run_plan(["true"], RUN_DEFAULTS, None) == run_plan(["true"], {}, None)
     assert popen_plan(["true"], SUBPROCESS_DEFAULTS, None) == popen_plan(["true"], {}, None)
     assert start_params(["true"], START_DEFAULTS, None) == start_params(["true"], {}, None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (Limits(memory="1.5G"), "the limit of memory is '1.5G': give a whole number of bytes"),  # type: ignore[arg-type]  # that it is wrong
+        (Limits(file_size=1.5e9), "the limit of file_size is 1500000000.0: give a whole number of bytes"),  # type: ignore[arg-type]  # that it is wrong
+        (Limits(cpu=True), "the limit of cpu is True: give a whole number of seconds"),
+        (Limits(processes=0), "with processes=0 no command can run: ask for at least 1"),
+        (Limits(memory=64 << 10), "with memory=65536 no command can run: ask for at least 4194304"),
+        (Limits(cpu=0), "with cpu=0 no command can run: ask for at least 1"),
+        (Limits(descriptors=-1), "with descriptors=-1 no command can run: ask for at least 0"),
+    ],
+)
+def test_limits_that_are_none(limits: Limits, told: str) -> None:
+    """A limit that no command can run with, or that is no number, is told before anything is asked for."""
+    with pytest.raises(InvalidRequest, match=re.escape(told)) as caught:
+        start_params("true", {**START_DEFAULTS, "limits": limits}, None)
+    assert caught.value.details["field"].startswith("limits.")

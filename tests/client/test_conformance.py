@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance import CHECKS, Check, check_name
-from tests.factories import open_remote
+from tests.factories import open_remote, open_shared
 
 pytestmark = pytest.mark.slow
 
@@ -12,4 +12,11 @@ pytestmark = pytest.mark.slow
 async def test_remote_backend_keeps(check: Check) -> None:
     """Each promise, on a fresh server."""
     async with open_remote() as backend:
+        await check(backend)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=check_name)
+async def test_shared_backend_keeps(check: Check) -> None:
+    """Each promise also to who comes over the network."""
+    async with open_shared() as backend:
         await check(backend)

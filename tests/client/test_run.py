@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,10 +17,11 @@ import pytest
 from execzmq.client import limit
 from execzmq.client.aio import AsyncClient
 from execzmq.client.arguments import DEVNULL, INHERIT, PIPE, STDOUT
+from execzmq.client.run import END_TIME, CalledProcessError, CompletedProcess
 from execzmq.client.sync import Client
 from execzmq.errors import CommandNotFound, ServerLost, StatusUnknown
 from execzmq.types.events import Exited, Failed, Gap, Output, Started
-from execzmq.types.results import ExitResult
+from execzmq.types.results import ExitResult, ProcessInfo
 from tests.client.clients import open_on, until
 from tests.fakes import FakeBackend, script
 from tests.support import child, ms
@@ -217,6 +219,38 @@ def test_check(client: Client) -> None:
     with pytest.raises(subprocess.CalledProcessError) as caught:
         client.run("echo why >&2; exit 4", check=True, text=True)
     assert (caught.value.returncode, caught.value.stderr) == (4, "why\n")
+    assert isinstance(caught.value, CalledProcessError)
+    assert caught.value.result.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("result", "note"),
+    [
+        (
+            ExitResult(
+                1, cause="sandbox_denied", confidence="high", evidence=("not_writable /x (stderr: x)",)
+            ),
+            "exit code 1 (sandbox_denied); not_writable /x (stderr: x)",
+        ),
+        (
+            ExitResult(signal=24, cause="signaled", evidence=("limit cpu=1 (status)",)),
+            "signal 24 (XCPU); limit cpu=1 (status)",
+        ),
+        (
+            ExitResult(137, cause="oom", evidence=("oom 1 killed (limits)",)),
+            "exit code 137 (oom); oom 1 killed",
+        ),
+        (ExitResult(1, evidence=("no_network none (stderr: x)",)), ""),
+    ],
+)
+def test_failure_says_why(result: ExitResult, note: str) -> None:
+    """What the status does not say is in the error, and in its traceback; also after a pickle."""
+    with pytest.raises(CalledProcessError) as caught:
+        CompletedProcess(["x"], result, b"o", b"e", {}).check_returncode()
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert (error.cmd, error.stdout, error.stderr, error.result) == (["x"], b"o", b"e", result)
+        assert "".join(getattr(error, "__notes__", ())).startswith(note)
+        assert bool(note) == hasattr(error, "__notes__")
 
 
 def test_signal_is_a_negative_code(client: Client) -> None:
@@ -295,6 +329,28 @@ async def test_cancel_ends_the_tree() -> None:
     assert backend.processes["fake-0"].open_iterators == 0
 
 
+async def test_cancelled_run_waits_until_its_end_is_known() -> None:
+    """Who asks after an interrupted `run` is told that it has ended, however late its parent saw that."""
+    known, asked = asyncio.Event(), asyncio.Event()
+    backend = FakeBackend([Started(1, 1), asyncio.Event()])
+    task = asyncio.create_task(AsyncClient(backend).run("sleep 60"))
+    await until(lambda: bool(backend.processes) and backend.processes["fake-0"].open_iterators == 1)
+    process = backend.processes["fake-0"]
+
+    async def wait(until: str, seconds: float) -> ProcessInfo:
+        asked.set()
+        await known.wait()
+        return process.information
+
+    process.wait = wait  # type: ignore[method-assign,assignment]  # the fake's own knows the end at once
+    task.cancel()
+    await asked.wait()
+    assert not task.done()
+    known.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_cancel_during_the_start_ends_what_was_started_c65() -> None:
     """A `run` that is cancelled while the server starts the command leaves no stray."""
     begun, go_on = asyncio.Event(), asyncio.Event()
@@ -311,7 +367,7 @@ async def test_cancel_during_the_start_ends_what_was_started_c65() -> None:
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert backend.processes["fake-0"].calls == [("terminate", 0.0)]
+    assert backend.processes["fake-0"].calls == [("terminate", 0.0), ("wait", "closed", END_TIME)]
 
 
 async def test_closing_the_client_ends_what_it_runs() -> None:
@@ -341,7 +397,7 @@ async def test_closing_the_client_ends_what_it_starts() -> None:
     task = asyncio.create_task(client.run("sleep 60"))
     await begun.wait()
     await client.aclose()
-    assert backend.processes["fake-0"].calls == [("terminate", 0.0)]
+    assert backend.processes["fake-0"].calls == [("terminate", 0.0), ("wait", "closed", END_TIME)]
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -352,7 +408,7 @@ async def test_server_lost_on_the_way_c59() -> None:
     backend = FakeBackend([Started(1, 1), ServerLost("gone")])
     with pytest.raises(ServerLost):
         await AsyncClient(backend).run("sleep 60")
-    assert backend.processes["fake-0"].calls[-1] == ("terminate", 0.0)
+    assert backend.processes["fake-0"].calls[-2:] == [("terminate", 0.0), ("wait", "closed", END_TIME)]
 
 
 async def test_server_that_does_not_keep_the_time_limit_c59(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +418,7 @@ async def test_server_that_does_not_keep_the_time_limit_c59(monkeypatch: pytest.
     with pytest.raises(subprocess.TimeoutExpired) as caught:
         await AsyncClient(backend).run("sleep 60", timeout=ms(10), drain=0.0)
     assert caught.value.stdout == b"part"
-    assert backend.processes["fake-0"].calls[-1] == ("terminate", 0.0)
+    assert backend.processes["fake-0"].calls[-2:] == [("terminate", 0.0), ("wait", "closed", END_TIME)]
 
 
 @pytest.mark.parametrize("cause", ["server_lost", "failed"])

@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,18 @@ async def connected(server: Lives) -> AsyncIterator[RemoteBackend]:
         yield backend
 
 
+@asynccontextmanager
+async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Future[None]"]:
+    """Do something beside the block, which ends when both have; an error in the block cancels it."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield task
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 async def _kill_ten_times(server: Lives) -> None:
     """Kill it at other moments of its life each time; some clients have not come back by then."""
     for number in range(10):
@@ -98,14 +111,13 @@ async def test_no_byte_of_stdin_is_lost_or_doubled_through_ten_kills() -> None:
     with lives() as server:
         async with connected(server) as backend:
             process = await backend.start(words(*child(DIGEST), process_id="p", stdin="pipe"))
-            killing = asyncio.ensure_future(_kill_ten_times(server))
-            while not killing.done():
-                data = b"%d" % size * 3000
-                await process.write(data)
-                digest.update(data)
-                size += len(data)
-                await asyncio.sleep(0)
-            await killing
+            async with meanwhile(_kill_ten_times(server)) as killing:
+                while not killing.done():
+                    data = b"%d" % size * 3000
+                    await process.write(data)
+                    digest.update(data)
+                    size += len(data)
+                    await asyncio.sleep(0)
             await process.write(b"", end=True)
             events = await all_events(process)
         assert output_of(events).decode().split() == [str(size), digest.hexdigest()]

@@ -8,15 +8,19 @@ import socket
 import stat
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from execzmq.client import sharing
+from execzmq.client.aio import AsyncClient
 from execzmq.client.remote import RemoteBackend
-from execzmq.connection import ConnectionInfo
+from execzmq.connection import ConnectionInfo, host_id
 from execzmq.errors import (
     AuthenticationFailed,
+    ConnectionFailed,
     ExecZMQError,
     InvalidRequest,
     PermissionRefused,
@@ -166,6 +170,43 @@ async def test_variables_of_the_server_are_not_an_operator_s(
                     said = output_of(await all_events(process))
                     assert b"PATH=" in said
                     assert b"hush" not in said
+
+
+async def test_nothing_of_the_caller_is_sent_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its variables nor its folder, whatever the file says of the host and the role."""
+    with serving("t", *HERE) as server:
+        async with server.backend() as owner:
+            info = await shared(owner, tmp_path / "f.json", "owner")
+        monkeypatch.setenv("MY_TOKEN", "hush")
+        monkeypatch.chdir(tmp_path)
+        crafted = replace(info, host=host_id(), role="owner", epoch="e", pid=1)
+        async with guest(crafted) as backend, AsyncClient(backend) as client:
+            done = await client.run("env; pwd", text=True)
+    assert "PATH=" in done.stdout
+    assert "hush" not in done.stdout
+    assert str(tmp_path) not in done.stdout
+
+
+async def test_a_file_that_cannot_be_hidden_is_not_handed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system without modes, or with no room: there is no share then, and no half of a file."""
+    with serving("t", *HERE) as server:
+        async with server.backend() as owner:
+            for error in (ConnectionFailed("the file system of f cannot hide a file"), OSError(28, "full")):
+                with monkeypatch.context() as patch:
+                    patch.setattr(sharing, "write_connection_file", _raiser(error))
+                    with pytest.raises(ConnectionFailed, match="cannot"):
+                        await owner.share(ShareTerms("owner"), tmp_path / "f.json")
+                assert await owner.shares() == []
+                assert not (tmp_path / "f.json").exists()
+
+
+def _raiser(error: Exception) -> Any:
+    def refuse(*_: object) -> None:
+        raise error
+
+    return refuse
 
 
 async def test_a_revoked_share_is_refused_at_once_and_cut(tmp_path: Path) -> None:
@@ -336,3 +377,30 @@ async def test_without_curve_the_key_decides_and_nothing_is_shared(tmp_path: Pat
         server.signal(signal.SIGTERM)
         assert await asyncio.to_thread(server.wait) == 0
         assert not (server.state / "connection-tcp.json").exists()
+
+
+async def test_its_ports_are_kept_for_those_who_have_a_file(tmp_path: Path) -> None:
+    """Where another has one of them by now, it waits for that; while nobody needs them it takes others."""
+    with serving("t", *HERE) as server:
+        async with server.backend() as owner:
+            info = await shared(owner, tmp_path / "f.json", "owner")
+            server.kill()
+    with socket.create_server(("127.0.0.1", info.stdin_port)) as taken, serving("t", *HERE) as server:
+        async with server.backend() as owner:
+            assert "cannot listen on tcp" in server.log.read_text()
+            with pytest.raises(ConnectionFailed, match="end what has its ports"):
+                await owner.share(ShareTerms("owner"), tmp_path / "g.json")
+            taken.close()
+            async with deadline(10):
+                while True:
+                    if _listens(info):
+                        break
+                    await owner.server_info()
+            async with guest(info) as other:
+                assert (await other.server_info()).role == "owner"
+            await owner.revoke((await owner.shares())[0].share_id)
+            async with deadline(10):
+                while _listens(info):
+                    await owner.server_info()
+            with socket.create_server(("127.0.0.1", info.stdin_port)):
+                assert (await shared(owner, tmp_path / "h.json", "owner")).stdin_port != info.stdin_port

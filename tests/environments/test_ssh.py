@@ -51,7 +51,7 @@ def test_commands_run_there_and_know_nothing_of_here(box: SshServer, monkeypatch
         assert client.run("pwd", cwd="sub", text=True).stdout == f"{box.home}/h/sub\n"
         assert not client.aio.backend.is_local
         client.start(["sleep", "60"], process_id="s")
-    assert not box.connections()
+    wait_until(lambda: not box.connections())
     assert not _folders()
     with execzmq.connect("box") as client:
         assert client.attach("s").info().state == "running"

@@ -146,6 +146,22 @@ for family, kind, protocol in raw + packet + netlink + others:
         plain=False,
     ),
     Attempt(
+        "67b",
+        "write into pid 1 before it has its filter on",
+        """#python
+def take(path):
+    start = int(open("/proc/1/maps").readline().split("-")[0], 16)
+    fd = os.open(path, os.O_RDWR)
+    if not os.pread(fd, 1, start):
+        raise OSError("nothing there")
+
+for path in ("/proc/1/mem", "/proc/1/task/1/mem"):
+    tell(path, lambda: take(path))
+""",
+        lambda r: r.says("67b"),
+        plain=False,
+    ),
+    Attempt(
         "80",
         "make a sandbox in the sandbox",
         "bwrap --ro-bind / / true && echo through; bwrap --unshare-all --ro-bind / / true && echo through",

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from execzmq.connection import state_folder
 from tests.environments.conftest import name_environments
 from tests.environments.sshd import SSH, SSHD, SshServer
+from tests.networks.links import SlowLink
 from tests.networks.test_cuts import after, begin, check, check_streams
 from tests.networks.world import World, world
 from tests.support import ms
@@ -95,3 +97,18 @@ async def test_a_cut_of_a_minute(
     check(sight, made.told("c"))
     assert cut.begun < sight["server_lost"][0] < cut.healed
     print(f"networks: ssh, a minute, lost {sight['server_lost']}, out {after(sight['arrivals'], cut):.2f} s")
+
+
+async def test_loss_and_delay(
+    short_tmp: Path, home_root: Path, can_lose: None, can_be_slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100 packets two are lost each way, and each takes 50 ms: all is right."""
+    async with world(short_tmp, make_link=partial(SlowLink, delay=0.05)) as made:
+        [outpost] = made.outposts
+        with logged_in(made, home_root, monkeypatch):
+            outpost.link.lose(2.0)
+            await begin(made, 12.0)
+            watcher, writer = await asyncio.gather(outpost.watch("c"), outpost.feed("r", 2.0))
+            sight, fed = await watcher.said(), await writer.said()
+    check(sight, made.told("c"))
+    check_streams(fed, made.told("r"))

@@ -1,6 +1,6 @@
-"""Own a server on one host and clients on others: they reach it by TCP, whose way can be cut, lossy or slow.
+"""Own a server on one host and clients on others: they have connection files of an owner's share.
 
-The server listens on Unix sockets alone, so a tunnel of the tests stands at each end of a link.
+The way between them can be cut, lossy or slow.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,9 +19,8 @@ from unittest import mock
 
 from execzmq import connection
 from execzmq.client.aio import AsyncClient
-from execzmq.connection import Channel, ConnectionInfo
 from tests import servers
-from tests.networks import commands, far, hosts, tunnel
+from tests.networks import commands, far, hosts
 from tests.networks.hosts import Host
 from tests.networks.links import Link
 from tests.servers import ServerProcess
@@ -30,9 +28,6 @@ from tests.support import REPOSITORY, program_env
 
 MakeLink = Callable[[Host, Host, int], Link]
 
-_PORT = 7100
-CHANNELS: tuple[Channel, ...] = ("shell", "control", "stdin", "iopub", "hb")
-"""In the order in which the ends of the tunnel name the server's sockets."""
 _NAME = "net"
 
 
@@ -91,18 +86,14 @@ class Outpost:
 
     def __init__(self, link: Link, folder: Path) -> None:
         self.link = link
-        self.file = folder / "far.json"
-        self._folder = folder
+        self.file = folder.with_suffix(".json")
         self._programs: list[Program] = []
 
-    async def join(self, info: ConnectionInfo, version: int) -> None:
-        """Make the far end of the tunnel, and the connection file of a server as it is from here."""
-        self._folder.mkdir(mode=0o700)
-        far = dataclasses.replace(info, ip=str(self._folder / connection.SOCKET_PREFIX))
-        connection.write_connection_file(self.file, far)
-        names = [os.path.basename(far.socket_path(channel) or "") for channel in CHANNELS]
-        words = ("far", str(self._folder), self.link.address(version), str(_PORT), *names)
-        await self._begin(tunnel.__file__, *words)
+    async def join(self, client: AsyncClient, version: int) -> None:
+        """Get the connection file of a share, with the address that the server has from here."""
+        await client.share(self.file, role="owner")
+        info = connection.load(self.file)
+        connection.write_connection_file(self.file, dataclasses.replace(info, ip=self.link.address(version)))
 
     async def watch(self, process_id: str) -> Program:
         """Let a client follow a process, which has seen its first event."""
@@ -173,11 +164,7 @@ class World:
     def start_server(self) -> None:
         """Start a server on the near host; one that was killed before is followed by it."""
         with mock.patch.object(servers, "SERVE", (*self._near.enter, *servers.SERVE)):
-            self.server = ServerProcess(_NAME, ())
-
-    def socket_paths(self) -> list[str]:
-        """Return the paths of the server's sockets."""
-        return [self.server.info.socket_path(channel) or "" for channel in CHANNELS]
+            self.server = ServerProcess(_NAME, ("--ip", "::"))
 
 
 @contextlib.asynccontextmanager
@@ -200,8 +187,7 @@ async def world(
         for number, host in enumerate(others, 1):
             made.outposts.append(Outpost(make_link(near, host, number), folder / f"far{number}"))
             stack.push_async_callback(made.outposts[-1].close)
-        here = await Program.begin(near, tunnel.__file__, "near", str(_PORT), *made.socket_paths())
-        stack.push_async_callback(here.close)
-        await asyncio.gather(here.ready(), *(one.join(made.server.info, version) for one in made.outposts))
         made.client = await stack.enter_async_context(made.server.aclient())
+        for outpost in made.outposts:
+            await outpost.join(made.client, version)
         yield made

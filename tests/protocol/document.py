@@ -14,6 +14,7 @@ HEX_WIDTH = 96
 
 BOUNDS: dict[str, tuple[float, str]] = {
     "largest frame of a request": (settings.MAX_MESSAGE, "bytes"),
+    "frame that a watcher sends": (settings.MAX_SUBSCRIPTION, "bytes"),
     "buffer": (settings.MAX_MESSAGE, "bytes"),
     "buffers in a message": (settings.MAX_BUFFERS, ""),
     "frames before the delimiter": (settings.MAX_ROUTING, ""),

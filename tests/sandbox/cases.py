@@ -15,7 +15,8 @@ class Case:
     """One command of the corpus.
 
     `who` names those for whom the failure is the sandbox's, `only` those for whom the command is run at all;
-    empty = both. `outside` = it is also run without a sandbox, to check that what is said of it is true.
+    empty = both. `kept` = the workspace has no `.git`, and none can be made. `outside` = it is also run
+    without a sandbox, to check that what is said of it is true.
     """
 
     run: str
@@ -28,6 +29,7 @@ class Case:
     network: Literal["none", "host"] = "none"
     outside: bool = True
     git: bool = False
+    kept: bool = False
     tar: bool = False
     needs: str = ""
     files: dict[str, str] = field(default_factory=dict)

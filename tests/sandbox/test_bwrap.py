@@ -45,6 +45,7 @@ def test_whole_line() -> None:
         " --ro-bind / /"
         " --dev /dev --size 7 --perms 1777 --tmpfs /dev/shm --remount-ro /dev"
         " --proc /proc --ro-bind /proc/sys /proc/sys"
+        " --ro-bind /dev/null /proc/1/mem --ro-bind /dev/null /proc/1/task/1/mem"
         " --ro-bind /dev/null /proc/kcore --perms 555 --tmpfs /sys/firmware --remount-ro /sys/firmware"
         " --size 7 --perms 1777 --tmpfs /tmp --size 7 --perms 1777 --tmpfs /var/tmp --perms 755 --tmpfs /run"
         " --bind-fd 9 /ws"
@@ -56,7 +57,7 @@ def test_whole_line() -> None:
         " --perms 000 --tmpfs /ws/state --remount-ro /ws/state"
         " --remount-ro /ws/d"
         " --remount-ro /run"
-        " --clearenv --setenv A 1 --setenv TMPDIR /tmp --setenv LC_MESSAGES C"
+        " --clearenv --setenv A 1"
         " --chdir /ws"
     )
 
@@ -86,8 +87,6 @@ def test_networks(mode: str) -> None:
     text = line(permissions(network=Network(mode)))  # type: ignore[arg-type]  # a literal
     assert ("--unshare-net" in text) == (mode != "host")
     assert ("--ro-bind-try /run/r/resolv.conf" in text) == (mode in ("internet", "host"))
-    assert ("--setenv HTTPS_PROXY http://127.0.0.1:3128 " in text) == (mode == "proxy")
-    assert ("--setenv no_proxy localhost,127.0.0.1,::1 " in text) == (mode == "proxy")
 
 
 def test_terminal() -> None:
@@ -106,19 +105,6 @@ def test_terminal() -> None:
 def test_nothing_ends_with_its_parent() -> None:
     """C66: a background job outlives its command, in a sandbox as outside of it."""
     assert "die-with-parent" not in line(permissions())
-
-
-def test_language() -> None:
-    """Messages are in English, as evidence; all else is in the user's language; the client's word holds."""
-    given = {b"LC_ALL": b"de_DE.UTF-8", b"LC_TIME": b"C", b"A": b"1"}
-    text = line(permissions(), env=given)
-    assert "LC_ALL" not in text
-    assert "--setenv A 1 --setenv TMPDIR /tmp --setenv LC_MESSAGES C --setenv LANG de_DE.UTF-8" in text
-    assert "--setenv LC_ALL de_DE.UTF-8" in line(permissions(), env=given, chosen={b"LC_ALL"})
-    kept = line(
-        permissions(), env={b"LC_MESSAGES": b"fr", b"TMPDIR": b"/ws"}, chosen={b"LC_MESSAGES", b"TMPDIR"}
-    )
-    assert "--setenv LC_MESSAGES fr --setenv TMPDIR /ws --chdir" in kept
 
 
 def test_many_missing_names_are_covered_once_each() -> None:

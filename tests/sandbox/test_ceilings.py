@@ -59,9 +59,10 @@ def test_what_is_named_is_written_and_reached() -> None:
     """By whoever asks for it, and the folder that it starts in where that lies within."""
     wish = SandboxIntent("workspace-write", (b"/src",), "proxy", ("a.example",))
     assert permissions(wish, None).writable == (b"/src/x",)
-    asked = SandboxIntent("", (b"/src/y",), "proxy", ("a.example", "b.example"))
-    got = permissions(wish, asked)
-    assert (got.writable, got.network) == ((b"/src/y",), Network("proxy", ("a.example",)))
+    got = permissions(wish, SandboxIntent("", (b"/src/y",), "proxy", ("a.example:443",)))
+    assert (got.writable, got.network) == ((b"/src/y",), Network("proxy", ("a.example:443",)))
+    with pytest.raises(PermissionRefused, match=r"b\.example"):
+        permissions(wish, SandboxIntent("", (), "proxy", ("a.example", "b.example")))
     for root in (b"/srcx", b"/", b"/etc", b"/src/../etc"):
         with pytest.raises((PermissionRefused, InvalidRequest)):
             permissions(wish, SandboxIntent("", (root,)))

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from execzmq.sandbox import cgroup_plan, cgroups
+from execzmq.sandbox import cgroup_files, cgroup_plan
 from execzmq.sandbox.cgroups import Cgroup, Cgroups, Place, enable
 from execzmq.types.params import Limits
+from tests.commands import is_alive
 from tests.sandbox.jail import joining
 from tests.support import child, wait_until
 
@@ -129,8 +130,10 @@ def test_version_2_in_a_container(tree: Tree) -> None:
     (folder / "memory.events").write_text("oom 3\noom_kill 2\n")
     (folder / "pids.events").write_text("max 5\n")
     assert group.events() == (2, 5)
-    group.kill()
+    (folder / "cgroup.procs").write_text("1\n")
+    assert not asyncio.run(group.end(limit=0.0))
     assert (folder / "cgroup.kill").read_text() == "1"
+    (folder / "cgroup.procs").write_text("")
     assert group.remove_now()
     assert group.remove_now()
     assert group.events() == (0, 0)
@@ -180,7 +183,48 @@ def test_a_tree_that_refuses(tree: Tree) -> None:
     assert not list(memory.glob("execzmq.*"))
 
 
+def test_who_is_listed_late_is_killed_too(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is being made while its parent is killed shows up only later."""
+    tree.mount(1, "pids", "/box")
+    group = find(tree).create("life", LIMITS)
+    with sleeper() as parent, sleeper() as late:
+        lists = iter([f"{parent.pid}\n", f"{parent.pid}\n", "", f"{late.pid}\n", f"{late.pid}\n"])
+        read = cgroup_files.read
+        monkeypatch.setattr(
+            cgroup_files,
+            "read",
+            lambda folder, name: next(lists, "") if name == "cgroup.procs" else read(folder, name),
+        )
+        (folder,) = tree.root.glob("sys/fs/cgroup/pids/box/execzmq.*.life")
+        (folder / "cgroup.procs").write_text("busy\n")
+        assert not asyncio.run(group.end(limit=0.1))
+        assert (parent.wait(), late.wait()) == (-signal.SIGKILL, -signal.SIGKILL)
+
+
+def test_nobody_is_kept_from_forking_before_the_kill(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that cannot fork ends with a code of its own, and nobody would know that it was killed."""
+    pids = tree.mount(1, "pids", "/box")
+    group = find(tree).create("life", LIMITS)
+    (folder,) = pids.glob("execzmq.*.life")
+    limits = []
+
+    def note(pidfd: int, signo: int) -> None:
+        limits.append((folder / "pids.max").read_text())
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", note)
+    (folder / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    assert not asyncio.run(group.end(limit=0.0))
+    assert limits == ["21"]
+    assert (folder / "pids.max").read_text().startswith("0")
+
+
 # on this host
+
+MEMBER = """
+import os, time
+while open('/proc/self/cgroup').read().count('/execzmq.') < 2: time.sleep(0.001)
+"""
+"""Waits until the process is in its groups: those that it has made before are in none."""
 
 
 @pytest.fixture
@@ -258,17 +302,26 @@ async def test_the_end_of_a_server_leaves_nothing(real: Cgroups) -> None:
 
 async def test_kill_reaches_all(real: Cgroups) -> None:
     """KILL to a group ends what is in it, children that were made meanwhile too, and nobody else."""
-    code = (
-        "import os, time\nfor _ in range(5): os.fork()\nos.write(1, b'ready\\n')\nwhile True: time.sleep(9)"
-    )
+    code = f"{MEMBER}for _ in range(5): os.fork()\nos.write(1, b'ready\\n')\nwhile True: time.sleep(9)"
     group = real.create("life", Limits(processes=100))
     with sleeper() as other, sleeper(*child(code)) as process:
         await group.add(process.pid)
         assert first_line(process) == b"ready\n"
-        group.kill()
+        assert await group.end()
         assert process.wait() == -signal.SIGKILL
         assert other.poll() is None
-    assert await group.remove()
+
+
+async def test_kill_is_why_all_end(real: Cgroups) -> None:
+    """Who is just making processes ends by the signal, and not because it cannot make another one."""
+    code = f"{MEMBER}print('ready')\nwhile True:\n  if os.fork() == 0: os._exit(0)\n  os.wait()"
+    for number in range(10):
+        group = real.create(f"life-{number}", Limits(processes=100))
+        with sleeper(*child(code)) as process:
+            await group.add(process.pid)
+            assert first_line(process) == b"ready\n"
+            assert await group.end()
+            assert process.wait() == -signal.SIGKILL
 
 
 async def test_a_key_is_used_again(real: Cgroups) -> None:
@@ -330,9 +383,37 @@ def test_killed_server(real: Cgroups) -> None:
         server.stdin.write(b"\n")
         server.stdin.flush()
         wait_until(lambda: known["alive"].events().refused_forks > 0)
-        known["alive"].kill()
-        wait_until(lambda: not os.path.exists(f"/proc/{pid}") or known["alive"].remove_now())
-    wait_until(known["alive"].remove_now)
+        assert asyncio.run(known["alive"].end())
+    wait_until(lambda: not is_alive(pid))
+
+
+def test_groups_of_servers_that_have_ended_go(real: Cgroups) -> None:
+    """The next server of this user removes them; what is busy, or of one that lives, stays."""
+    code = (
+        "import asyncio, sys, time\nfrom execzmq.sandbox.cgroups import Cgroups\n"
+        "from execzmq.types.params import Limits\n"
+        "found = Cgroups.find(sys.argv[1])\n"
+        "found.create('empty', Limits(processes=3))\n"
+        "busy = found.create('busy', Limits(processes=3))\n"
+        "asyncio.run(busy.add(int(sys.argv[2])))\n"
+        "print('ready', flush=True)\ntime.sleep(1000)"
+    )
+    dead = Cgroups.find(name := f"test-{os.getpid()}-dead")
+    with sleeper() as inside:
+        with sleeper(*child(code), name, str(inside.pid)) as server:
+            assert first_line(server) == b"ready\n"
+            assert real.recover() == ({}, [])
+            assert len(folders(dead, "empty")) == 2
+        assert real.recover() == ({}, [])
+        assert folders(dead, "empty") == []
+        assert len(folders(dead, "busy")) == 2
+        # The next life takes them over: they are not abandoned any more.
+        known = dead.recover(["busy"]).known
+        inside.kill()
+        inside.wait()
+        assert real.recover() == ({}, [])
+        assert len(folders(dead, "busy")) == 2
+    assert asyncio.run(known["busy"].remove())
 
 
 async def test_who_joins_by_itself(real: Cgroups) -> None:
@@ -363,9 +444,8 @@ async def test_a_group_that_cannot_be_joined(real: Cgroups) -> None:
     with sleeper(*renamed) as process:
         assert first_line(process) == b"said\n"
         assert await group.add(process.pid) == {"memory", "pids"}
-        group.kill()
+        assert await group.end()
         assert process.wait() == -signal.SIGKILL
-    assert await group.remove()
 
 
 @pytest.mark.slow
@@ -400,7 +480,7 @@ def unified() -> Iterator[str]:
     os.mkdir(folder)
     yield folder
     for name in (f"{folder}/{LEAF}", folder):
-        wait_until(lambda name=name: cgroups._remove(name))  # type: ignore[misc]  # bound now
+        wait_until(lambda name=name: cgroup_files.remove(name))  # type: ignore[misc]  # bound now
 
 
 async def test_version_2_kills_and_removes(unified: str) -> None:
@@ -410,9 +490,8 @@ async def test_version_2_kills_and_removes(unified: str) -> None:
     with sleeper() as process:
         await group.add(process.pid)
         assert not group.remove_now()
-        group.kill()
+        assert await group.end()
         assert process.wait() == -signal.SIGKILL
-    wait_until(group.remove_now)
 
 
 def test_version_2_makes_way(unified: str) -> None:

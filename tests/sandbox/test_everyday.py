@@ -50,13 +50,14 @@ def root(home_root: Path) -> Path:
 
 @pytest.fixture
 def profiles() -> None:
-    """Two profiles of the user's own: one that also sees the tests' interpreter, one that may commit."""
+    """The user's own: one that also sees the tests' interpreter, and two that may commit."""
     seen = [str(ROOT), sys.prefix, sys.base_prefix]
     path = profiles_path()
     path.parent.mkdir(exist_ok=True)
     path.write_text(
         f'[python]\nextends = "workspace-write"\nreadable = {["host", *seen]}\n'
         '[commits]\nextends = "workspace-write"\nprotect_git = "none"\n'
+        '[no-hooks]\nextends = "workspace-write"\nprotect_git = "hooks-config"\n'
     )
     path.chmod(0o600)
 
@@ -165,6 +166,26 @@ def test_git_is_read(place: Place) -> None:
     assert "-one\n+two" in said
     done = place.run("git -c user.name=a -c user.email=a@b commit -qam second")
     assert (done.result.exit_code != 0, done.result.cause) == (True, "sandbox_denied")
+
+
+def test_git_commits_without_its_configuration(place: Place) -> None:
+    """With `protect_git = "hooks-config"` Git works as the page on profiles says, and fails as it says."""
+    need("git")
+    place_repository(place)
+    place.succeed(
+        """
+        export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+        git switch -qc topic; git commit -qam second; echo three > a; git stash -q; git stash pop -q
+        git commit -qam third; git switch -q -; git merge -q topic; git switch -q topic; git rebase -q HEAD~1
+        git fetch -q .; git gc -q; git worktree add -q w -b w; git init -q new; cd new; git config a.b c
+        """,
+        "no-hooks",
+    )
+    busy = "could not write config file .git/config: Device or resource busy"
+    for words in ("config a.b c", "remote add o /x", "branch -m topic other", "init"):
+        done = place.run(f"git {words}", "no-hooks")
+        assert done.result.cause == "sandbox_denied"
+        assert busy in done.stderr.replace(f"{place.root.resolve()}/", "")
 
 
 def test_git_commits_where_it_may(place: Place) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from execzmq.errors import InvalidRequest, SandboxUnavailable
-from execzmq.sandbox import cgroups
+from execzmq.sandbox import cgroup_files
 from execzmq.sandbox import limits as module
 from execzmq.sandbox.cgroups import Cgroups, Place
 from execzmq.sandbox.limits import LimitPlan, Rlimit, check, counts_processes, enforce, group_for, plan
@@ -351,7 +351,7 @@ def test_a_sandbox_that_has_ended(who: Who, workspace: Path) -> None:
 
 def test_a_group_that_takes_nobody(who: Who, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the process may not be put into its group, resource limits take its place, and that is said."""
-    monkeypatch.setattr(cgroups, "_write", refuse_processes)
+    monkeypatch.setattr(cgroup_files, "write", refuse_processes)
 
     def limited() -> LimitPlan:
         with held(["true"], str(workspace)) as sandbox:

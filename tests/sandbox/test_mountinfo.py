@@ -26,3 +26,12 @@ def test_no_aliases() -> None:
     assert not list(TABLE.aliases(b"/home/v/state"))
     assert not list(TABLE.aliases(b"/tmp/x"))
     assert not list(MountTable(b"cut off\n").aliases(b"/x"))
+
+
+def test_shared_mounts() -> None:
+    """Copies get what is mounted later where a mount is shared, but for where every sandbox has its own."""
+    line = b"34 22 0:21 / %b rw %b - tmpfs tmpfs rw\n"
+    assert not MountTable(line % (b"/media", b"shared")).are_shared
+    assert not MountTable(line % (b"/run/x", b"master:2")).are_shared
+    assert MountTable(line % (b"/run/x", b"shared:1") + line % (b"/media", b"shared:3")).are_shared
+    assert TABLE.are_shared

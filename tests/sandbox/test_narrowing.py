@@ -323,6 +323,22 @@ def test_hosts_alone_mean_the_proxy() -> None:
     assert caught.value.reason == "bad_host"
 
 
+def test_hosts_choose_from_a_list() -> None:
+    """Of the hosts that a profile lists a client takes some; one that is not listed is refused by name."""
+    listed = replace(WORKSPACE, name="lab", network=Network("proxy", ("a.com", "*.b.com")))
+    for network in (None, "proxy"):
+        wish = SandboxIntent("lab", network=network, allowed_hosts=("x.b.com:443", "A.com"))
+        assert confined(wish, FULL, listed).network == Network("proxy", ("x.b.com:443", "a.com"))
+        assert confined(SandboxIntent("lab", network=network), FULL, listed).network == listed.network
+    for host in ("c.com", "b.com", "a.com:8080"):
+        with pytest.raises(PermissionRefused, match=r"lab allows \(a\.com, \*\.b\.com\)") as caught:
+            asked(SandboxIntent("lab", allowed_hosts=("a.com", host)), FULL, listed)
+        assert (caught.value.reason, caught.value.details["host"]) == ("host_not_permitted", host)
+        with pytest.raises(PermissionRefused):
+            asked(SandboxIntent("workspace-write", allowed_hosts=(host,)), listed)
+    assert confined(SandboxIntent("lab", allowed_hosts=()), FULL, listed).network == Network("proxy")
+
+
 @given(st.sampled_from(NETWORKS), st.sampled_from(NETWORKS), HOSTS, HOSTS)
 def test_narrower_network_commutes(
     left: NetworkMode, right: NetworkMode, ours: tuple[str, ...], theirs: tuple[str, ...]

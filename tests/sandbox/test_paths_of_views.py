@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from execzmq.errors import InvalidRequest, LimitExceeded, SandboxUnavailable
-from execzmq.sandbox import paths, places, repositories
+from execzmq.sandbox import paths, places, planning, repositories
+from execzmq.sandbox.disk import Disk
 from execzmq.sandbox.model import Mount, Permissions, View
 from tests.sandbox.bare import permissions
 
@@ -171,13 +172,13 @@ def test_missing_name_in_a_missing_folder(ws: Path) -> None:
 
 def test_too_many(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than fit are refused, and no descriptor stays open."""
-    for number in range(paths.MOST_DESCRIPTORS + 1):
+    for number in range(planning.MOST_DESCRIPTORS + 1):
         (ws / f"r{number}").mkdir()
     roots = tuple(b(folder) for folder in sorted(ws.iterdir()))
     with pytest.raises(LimitExceeded, match="name fewer roots") as error:
         look(permissions(writable=roots, protected=(), protect_git="none"))
-    assert error.value.limit == paths.MOST_DESCRIPTORS
-    monkeypatch.setattr(paths, "MOST_MOUNTS", 2)
+    assert error.value.limit == planning.MOST_DESCRIPTORS
+    monkeypatch.setattr(planning, "MOST_MOUNTS", 2)
     with pytest.raises(LimitExceeded):
         look(permissions(writable=roots[:1]))
 
@@ -214,12 +215,12 @@ def test_where_nested_repositories_are_looked_for(ws: Path, monkeypatch: pytest.
     for name in ("a/.git", "a/b/.git", "1/2/3/4/.git", "1/2/3/4/5/.git", "node_modules/m/.git", "x/y/.git"):
         (ws / name).mkdir(parents=True)
     (ws / "link").symlink_to("a")
-    found = list(repositories.nested([b(ws)], lambda path: path != b(ws / "x")))
+    found = list(repositories.nested([b(ws)], lambda path: path != b(ws / "x"), Disk()))
     assert found == [b(ws / name) for name in ("a", "a/b", "1/2/3/4")]
     monkeypatch.setattr(repositories, "MOST_FOLDERS", 3)
-    assert list(repositories.nested([b(ws)], lambda path: True)) == [b(ws / "a")]
+    assert list(repositories.nested([b(ws)], lambda path: True, Disk())) == [b(ws / "a")]
     monkeypatch.setattr(repositories, "MOST_ENTRIES", 0)
-    assert not list(repositories.nested([b(ws)], lambda path: True))
+    assert not list(repositories.nested([b(ws)], lambda path: True, Disk()))
 
 
 def test_parts_of_a_repository(ws: Path) -> None:
@@ -231,7 +232,8 @@ def test_parts_of_a_repository(ws: Path) -> None:
     (ws / "wt/.git").write_text(f"gitdir: {ws}/.git/worktrees/w\n")
     (ws / ".git/worktrees/w/commondir").write_text("../..\n")
     found = {
-        path[len(b(ws)) + 1 :] for path in repositories.kept_of([b(ws)], "hooks-config", lambda path: True)
+        path[len(b(ws)) + 1 :]
+        for path in repositories.kept_of([b(ws)], "hooks-config", lambda path: True, Disk())
     }
     assert found >= {
         b".git/hooks",
@@ -244,7 +246,7 @@ def test_parts_of_a_repository(ws: Path) -> None:
         b"sub/.git",
         b"wt/.git",
     }
-    assert not list(repositories.kept_of([b(ws)], "none", lambda path: True))
+    assert not list(repositories.kept_of([b(ws)], "none", lambda path: True, Disk()))
 
 
 def test_pointers_that_lead_nowhere(ws: Path) -> None:
@@ -259,7 +261,7 @@ def test_pointers_that_lead_nowhere(ws: Path) -> None:
         b"\xff" * 9000,
     ):
         (ws / ".git").write_bytes(content)
-        assert list(repositories.kept_of([b(ws)], "all", lambda path: True)) == [b(ws / ".git")]
+        assert list(repositories.kept_of([b(ws)], "all", lambda path: True, Disk())) == [b(ws / ".git")]
 
 
 def test_view_closes_once(ws: Path) -> None:

@@ -1,6 +1,7 @@
 """The TOML file of a user's own profiles: what its fields mean, and what is told of a wrong one."""
 
 import re
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from execzmq.types.params import Limits
 from execzmq.types.sizes import parse_count, parse_size
 from tests.examples import blocks
 from tests.sources import ROOT
+from tests.support import ms
 
 WHOLE = """
 [lab]
@@ -66,6 +68,15 @@ def test_fields_of_a_profile() -> None:
     assert dict(lab.env_policy.set) == {**TEMPORARY, b"OMP_NUM_THREADS": b"4"}
 
 
+def test_key_of_many_parts_is_refused_before_it_is_read() -> None:
+    """Reading it would take the square of its parts: the server would stand still for twenty seconds."""
+    begun = time.perf_counter()
+    with pytest.raises(InvalidRequest, match=r"more than 8 parts, no field is nested so deep: a\.a\.a"):
+        read("a." * 32_000 + "a = 1")
+    assert time.perf_counter() - begun < ms(1000)
+    assert read("[a]\ndescription = 'a.b.c.d.e.f.g.h.i.j'\nenv.set.A = '1'\n")["a"].name == "a"
+
+
 def test_without_a_word_a_profile_is_read_only() -> None:
     """What a table does not say is inherited, of read-only unless it says of which."""
     profiles = read("[a]\n[b]\nextends = 'c'\n[c]\nextends = 'workspace-write'\nnetwork = 'internet'\n")
@@ -104,11 +115,22 @@ def test_another_network_has_no_hosts() -> None:
         ("[a]\nzzz = 1", r"\[a\] has no field 'zzz': there are extends, "),
         ("[a.limits]\nmemry = 1", r"\[a\] has no field 'limits.memry': did you mean memory\?"),
         ("[a.limits]\nmemory = '1X'", r"\[a\] limits.memory: '1X' is no size: write bytes"),
+        (
+            "[a.limits]\nprocesses = 0",
+            r"\[a\] limits.processes: with processes=0 no command can run: ask for",
+        ),
         ("[a.limits]\ncpu = -1", r"\[a\] limits.cpu: "),
-        ("[a]\ntmp = 1.5", r"\[a\] tmp: "),
+        ("[a]\ntmp = 1.5", r"\[a\] tmp: '1.5' is no size: write bytes"),
+        ("[a.limits]\nmemory = '1.5G'", r"\[a\] limits.memory: '1.5G' is no size: write 1536M"),
         ("[a]\nnetwork = 'lan'", r"\[a\] network: Input should be 'none', 'proxy', 'internet' or 'host'"),
         ("[a]\nnetwork = 'host'\nallowed_hosts = []", r"\[a\] allowed_hosts: they need network = \"proxy\""),
-        ("[a]\nallowed_hosts = ['http://x']", r"\[a\] no pattern of hosts: 'http://x'"),
+        (
+            "[a]\nallowed_hosts = ['https://me:pw@x.example:8443/y']",
+            r"\[a\] allowed_hosts: .*: a URL is no host, write its host alone: x.example:8443\Z",
+        ),
+        ("[a]\nallowed_hosts = ['a b']", r"\[a\] allowed_hosts: no pattern of hosts: 'a b' is not a host"),
+        ("[a]\nreadable = 'all'", r"\[a\] readable: 'all' is none of \"host\", \"minimal\", and no absolute"),
+        ("[a]\nworkspaces = ['all']", r"\[a\] workspaces: 'all' is none of \"any\", and no absolute path"),
         ("[a]\nwritable = ['src']", r"\[a\] writable: 'src' is relative: give an absolute path"),
         ("[a]\nwritable = ['/']", r"\[a\] writable: must be a folder below /"),
         ("[a]\ndenied = ['/a\\u0000b']".replace("'", '"'), r"\[a\] denied: .* has a NUL in it"),
@@ -119,7 +141,10 @@ def test_another_network_has_no_hosts() -> None:
         ("[a]\nlift_protected = ['x']", r"\[a\] lift_protected: nothing that it extends has 'x'"),
         ("[a.env]\nset = { 'A=B' = 'x' }", r"\[a\] env.set: 'A=B' cannot be a variable"),
         ("[a.env.set]\nA = 1", r"\[a\] env.set.A: Input should be a valid string"),
-        ("[a]\nextends = 'b'", r"\[a\] extends 'b', and there are only read-only, "),
+        (
+            "[a]\nextends = 'b'\n[c]",
+            r"\[a\] extends 'b', and there are only read-only, workspace-write, c\Z",
+        ),
         ("[a]\nextends = 'full-access'", r"\[a\] cannot extend full-access, which confines nothing"),
         ("[a]\nextends = 'b'\n[b]\nextends = 'a'", r"\[a\] extends itself: a extends b extends a"),
         ("[read-only]\n", r"\[read-only\] is built in: take another name"),
@@ -130,9 +155,33 @@ def test_another_network_has_no_hosts() -> None:
 )
 def test_wrong_file_is_told(text: str, told: str) -> None:
     """What is wrong is told with the file, the profile, the field and what helps, in one line."""
-    with pytest.raises(InvalidRequest, match=rf"\Aprofiles.toml: {told}") as caught:
+    with pytest.raises(InvalidRequest, match=rf"\Aprofiles.toml(, line \d+)?: {told}") as caught:
         read(text)
     assert (caught.value.reason, caught.value.file) == ("bad_profile_file", "profiles.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[a]\n\nnetwrk = 'none'", 3),
+        ("[b]\nnetwork = 'none'\n[a]\nnetwork = 'lan'", 4),
+        ("[a]\n[a.limits]\nmemory = '1X'", 3),
+        ("[a]\nlimits = { memory = '1X' }", 2),
+        ("[a]\nlimits.memory = '1X'", 2),
+        ("[a]\nwritable = [\n  '/x',\n  'src',\n]", 2),
+        ("[a]\n[b]\ndescription = 'x'\nextends = 'c'", 4),
+        ("[a]\n# extends\n['full-access']", 3),
+        ("x = 1", 1),
+        ("[a]\nnetwork = none", 2),
+        ("[a", 1),
+        ("[a]\n" * 2, 2),
+    ],
+)
+def test_line_of_what_is_wrong_is_told(text: str, line: int | None) -> None:
+    """Who has to mend the file is told where."""
+    with pytest.raises(InvalidRequest, match=rf"\Aprofiles.toml, line {line}: ") as caught:
+        read(text)
+    assert caught.value.line == line
 
 
 def test_example_of_the_how_to_is_read() -> None:
@@ -161,6 +210,23 @@ def test_every_field_is_in_the_how_to() -> None:
 def test_size(text: str, size: int) -> None:
     """Units are powers of 1,024."""
     assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("1.5G", "write 1536M"),
+        ("2 GB", "write 2G"),
+        ("64KiB", "write 64K"),
+        ("1e3", "write bytes, or a whole number"),
+        ("1.5", "write bytes, or a whole number"),
+        ("9" * 18 + "T", "more than any machine has"),
+    ],
+)
+def test_how_a_size_is_written_is_told(text: str, told: str) -> None:
+    """What is meant is told where that is plain."""
+    with pytest.raises(ValueError, match=f"is no size: .*{told}"):
+        parse_size(text)
 
 
 @pytest.mark.parametrize("text", ["", "G", "-1", "1.5G", "1GB", "1 G", "1_0", "²", "9" * 19])

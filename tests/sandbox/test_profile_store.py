@@ -3,11 +3,15 @@
 import os
 import pwd
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from execzmq.errors import InvalidRequest
+from execzmq.sandbox import profile_file
 from execzmq.sandbox.profile_store import ProfileStore, profiles_path
+from execzmq.sandbox.profiles import PermissionProfile
+from execzmq.types.finding import Finding
 
 HOME = b"/home/u"
 
@@ -85,6 +89,44 @@ def test_broken_file_breaks_no_built_in_profile(path: Path) -> None:
     assert store.get("a").name == "a"
 
 
+def test_fault_is_found_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was wrong with a file is wrong until it changes: no start waits for it to be read again."""
+    reads: list[str] = []
+    parse = profile_file.parse_profiles
+
+    def counted(text: str, *others: Any) -> dict[str, PermissionProfile]:
+        reads.append(text)
+        return parse(text, *others)
+
+    monkeypatch.setattr(profile_file, "parse_profiles", counted)
+    path.write_text("[a")
+    store = ProfileStore(path, HOME)
+    told = []
+    for _ in range(3):
+        with pytest.raises(InvalidRequest) as caught:
+            store.get("a")
+        told.append((str(caught.value), caught.value.reason))
+    assert reads == ["[a"]
+    assert len({*told}) == 1
+    path.write_text("[a]")
+    assert store.get("a").name == "a"
+    assert reads == ["[a", "[a]"]
+
+
+def test_doctor_tells_of_the_file(path: Path, tmp_path: Path) -> None:
+    """A fault is found before a start needs a profile of it, with its line and what helps."""
+    store = ProfileStore(path, HOME)
+    assert store.finding() == Finding("profiles", True, f"the built-in ones, and 1 in {path}")
+    path.write_text("[a]\n\nnetwrk = 'none'\n")
+    found = store.finding()
+    assert (found.ok, found.text) == (
+        False,
+        f"{path}, line 3: [a] has no field 'netwrk': did you mean network?",
+    )
+    assert f"correct {path}; until then there are only read-only, workspace-write," in found.remedy
+    assert ProfileStore(tmp_path / "none.toml", HOME).finding().ok
+
+
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 def test_file_of_others_is_not_believed(path: Path, mode: int) -> None:
     """Who else can write the file could give themselves what it allows."""
@@ -99,14 +141,14 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     folder.mkdir()
     os.mkfifo(pipe)
     for path in (folder, pipe):
-        with pytest.raises(InvalidRequest, match="is no file of at most"):
+        with pytest.raises(InvalidRequest, match="it is no file: put one there"):
             ProfileStore(path, HOME).all()
 
 
 def test_huge_file_is_refused(path: Path) -> None:
     """A file that is not meant is not read whole."""
     os.truncate(path, 1 << 30)
-    with pytest.raises(InvalidRequest, match="is no file of at most"):
+    with pytest.raises(InvalidRequest, match=r"it has 1,073,741,824 bytes, the most is 65,536"):
         ProfileStore(path, HOME).all()
 
 

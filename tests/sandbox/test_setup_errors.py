@@ -125,6 +125,16 @@ def test_cwd_that_only_the_host_has(number: int, cls: type[ExecZMQError], reason
     assert (type(error), error.details["reason"]) == (cls, reason)
 
 
+def test_setsid_is_no_fault_of_the_command() -> None:
+    """Where what gives a command its terminal cannot be executed, the command is not blamed."""
+    words = b"bwrap: execvp /usr/bin/setsid: Permission denied\n"
+    error = error_of(words)
+    assert (type(error), error.details["reason"]) == (SandboxUnavailable, "no_setsid")
+    assert "/usr/bin/setsid cannot be executed in its sandbox (Permission denied)" in error.message
+    own = start_error(words, (b"/usr/bin/setsid", b"x"), HOST, explain)
+    assert isinstance(own, NotExecutable)
+
+
 def test_terminal() -> None:
     """At a terminal setsid executes: only its words, alone and with its code, are a failed start."""
     words = b"setsid: failed to execute prog: No such file or directory\r\n"

@@ -25,6 +25,12 @@ PERMISSIONS = Permissions(
 READ_ONLY = b"touch: cannot touch '/srv/x': Read-only file system\n"
 
 
+COPIED = b"fatal: cannot copy '/usr/share/git-core/templates/x' to '%s': Read-only file system\n"
+RETRYING = b"WARNING: Retrying after '%s': /simple/six/\n"
+UNRESOLVED = RETRYING % (b"x" * 300 + b": [Errno -3] Temporary failure in name resolution")
+GAVE_UP = b"ERROR: Could not find a version that satisfies the requirement six (from versions: none)\n"
+
+
 class Outside:
     """A host on which everything is there and allowed, but for what is named."""
 
@@ -82,6 +88,8 @@ def ending(stderr: bytes = b"", **changes: object) -> Ending:
             "",
         ),
         (b"fatal: Unable to create '/ws/.git/index.lock': Read-only file system\n", "high", "not_writable"),
+        (COPIED % b"/ws/.git/description", "high", "not_writable"),
+        (b"Error: EROFS: read-only file system, copyfile '/usr/x' -> '/srv/x'\n", "high", "not_writable"),
         (b"cat: /home/u/.ssh/id: Permission denied\n", "high", "not_readable"),
         (b"mv: cannot move '.git' to '.git2': Device or resource busy\n", "high", "mount_point"),
         (
@@ -193,6 +201,18 @@ def test_oom_and_limits() -> None:
         assert [entry.rule for entry in verdict.evidence] == ["limit"]
 
 
+@pytest.mark.parametrize(
+    "changes", [{"exit_code": 0}, {"was_asked": True}, {"was_asked": True, "exit_code": 137}]
+)
+def test_what_the_limits_have_counted_is_told_of_every_end(changes: dict[str, object]) -> None:
+    """Forks that were refused and processes that were killed are facts, also where the command goes on."""
+    limited = dataclasses.replace(PERMISSIONS, limits=Limits(cpu=1, processes=5))
+    counted = ending(READ_ONLY, permissions=limited, forks_refused=3, oom_kills=2, **changes)
+    verdict = judge(counted, Outside())
+    assert (verdict.cause, verdict.confidence) == (None, "")
+    assert [*map(str, verdict.evidence)] == ["oom 2 killed (limits)", "limit processes=5 (limits)"]
+
+
 def test_proxy_refusals() -> None:
     """A host that the proxy refused is certain where the output names it, else less so."""
     hosts = ("example.org:443",)
@@ -201,6 +221,34 @@ def test_proxy_refusals() -> None:
         for words in (b"cannot reach example.org\n", b"", b"1 test failed\n")
     ]
     assert told == ["high", "high", "medium"]
+
+
+def test_a_copy_is_refused_for_its_target() -> None:
+    """Where nothing is written it is the target that is told, also in a name that is kept missing."""
+    outside = Outside(missing=(b"/ws/.git",))
+    verdict = judge(ending(COPIED % b"/ws/.git/x"), outside)
+    assert [one.subject for one in verdict.evidence] == ["/ws/.git/x"]
+    assert judge(ending(COPIED % b"/srv/x"), Outside(refused=(b"/srv/x",))).cause is None
+
+
+def test_warning_after_which_a_program_gives_up() -> None:
+    """pip only warns of an index that it cannot reach: it is why where pip then finds nothing, only there."""
+    verdict = judge(ending(3 * UNRESOLVED + GAVE_UP), Outside())
+    assert (verdict.cause, verdict.confidence, len(verdict.evidence)) == ("sandbox_denied", "medium", 1)
+    assert verdict.evidence[0].line.endswith("Temporary failure in name resolution': /simple/six/")
+    assert len(verdict.evidence[0].line) <= 200
+    other = GAVE_UP.replace(b"none", b"1.0")
+    for words in (UNRESOLVED, UNRESOLVED + other, UNRESOLVED + b"Successfully installed six\n", GAVE_UP):
+        assert judge(ending(words), Outside()).cause is None
+
+
+def test_proxy_refusal_that_was_warned_of() -> None:
+    """What the proxy refused is no cause where a program has only warned of it, and went on."""
+    told = b"OSError('403 Forbidden (execzmq: index.example:443 is not allowed: allow it with --allow-host')"
+    warned = RETRYING % told
+    for words, cause in ((warned + GAVE_UP, "sandbox_denied"), (warned, None), (told, "sandbox_denied")):
+        verdict = judge(ending(words, refused_hosts=("index.example:443",)), Outside())
+        assert (verdict.cause, verdict.evidence[0].rule) == (cause, "proxy_refused")
 
 
 def test_network_of_the_host() -> None:

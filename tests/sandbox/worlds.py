@@ -46,6 +46,8 @@ class World:
         _write(self.locked, {"f": "f\n"})
         _write(self.others, {"f": "f\n", "w": "w\n"})
         (self.others / "closed").mkdir()
+        if case.kept:
+            (self.ws / ".git").mkdir()
         if case.git:
             shutil.copytree(template, self.ws / ".git")
         if case.tar:
@@ -73,7 +75,7 @@ class World:
             yield bytes(self.base), "read"
         if case.profile != "read":
             yield bytes(self.ws), "write"
-        if case.git:
+        if case.git or case.kept:
             yield bytes(self.ws / ".git"), "read"
         if case.profile != "minimal":
             yield bytes(self.secret), "deny"

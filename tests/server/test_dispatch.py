@@ -358,7 +358,7 @@ async def test_the_holder_of_a_share_is_answered_without_a_signature(desk: Desk,
     assert desk.error() == "PermissionRefused"
     assert handler.calls == 1
     user = made.share_id
-    assert desk.recorded.sessions == [(user, "client-1")]
+    assert desk.recorded.sessions == [(user, f"{user}/client-1")]
     assert desk.recorded.requests == [
         (user, "forget", "p", ""),
         (user, "forget", "other", "ProcessNotFound"),

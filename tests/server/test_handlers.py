@@ -114,6 +114,7 @@ async def test_a_start_is_explained() -> None:
             "arguments": None,
             "cwd": b"/tmp",
             "env": [b"A", b"B", b"EXECZMQ_PROCESS"],
+            "env_changes": None,
             "sandbox": None,
         }
         assert (await rig.ask("explain", **content | {"stdin": "data"}))["ename"] == "InvalidRequest"

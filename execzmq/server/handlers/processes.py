@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
 from execzmq.backends.local_process import LocalProcess
 from execzmq.backends.prepared import Prepared
+from execzmq.backends.starting import begin_when_prepared
 from execzmq.errors import InvalidRequest
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.paging import Place
@@ -39,7 +40,7 @@ def start(
     params = _params(context, caller, request, buffers)
     preparing = context.backend.prepare(params, caller.peer.sandbox)
     if preparing is not None:
-        return _start_confined(context, caller.session, params, preparing)
+        return _start_confined(context, caller, params, preparing)
     process, starting, repeated = context.backend.begin(params, caller.session)
     if starting is None:
         return _started(process, repeated)
@@ -47,9 +48,10 @@ def start(
 
 
 async def _start_confined(
-    context: Context, session: str, params: ExecParams, preparing: Awaitable[Prepared]
+    context: Context, caller: Caller, params: ExecParams, preparing: Coroutine[Any, Any, Prepared]
 ) -> Reply:
-    process, starting, repeated = context.backend.begin(params, session, await preparing)
+    begun = begin_when_prepared(context.backend, params, caller.session, caller.peer.sandbox, preparing)
+    process, starting, repeated = await begun
     if starting is not None:
         await starting
     return _started(process, repeated)
