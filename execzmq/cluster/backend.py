@@ -47,11 +47,11 @@ class ClusterBackend:
         self._on_close = on_close
         self._about = about
         self._name = name_of(about["id"])
-        self._hosts = Hosts(dask, self._name)
-        self._placer = Placer(dask, self._name)
+        self._placed: dict[str, Host] = {}
+        self._hosts = Hosts(dask, self._name, self._is_used)
+        self._placer = Placer(dask, self._name, lambda process_id: self._placed.pop(process_id, None))
         self._prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
         self._processes = 0
-        self._placed: dict[str, Host] = {}
 
     @classmethod
     async def open(cls, dask: Dask, *, start: bool = True, on_close: Ender | None = None) -> ClusterBackend:
@@ -81,10 +81,9 @@ class ClusterBackend:
         """Tell whether the Dask client is connected, as far as it has noticed."""
         return self._dask.is_up
 
-    @property
-    def is_waiting(self) -> bool:
-        """Tell whether a command has no place yet."""
-        return self._placer.is_waiting
+    def statistics(self) -> dict[str, int]:
+        """Return how many commands of this client wait for a place, and how many hold one."""
+        return self._placer.statistics()
 
     def new_process_id(self) -> str:
         """Return an id that no other process has."""
@@ -149,9 +148,7 @@ class ClusterBackend:
         """
         if (host := self._placed.get(id_or_name)) is not None:
             return Placed(host.name, await host.backend.attach(id_or_name))
-        if id_or_name.startswith(f"{self._prefix}-"):
-            raise _not_found(id_or_name)  # an id of our own that has no place yet
-        found = await self._find(id_or_name)
+        found = None if self._placer.is_waiting(id_or_name) else await self._find(id_or_name)
         if found is None:
             raise _not_found(id_or_name)
         host, info = found
@@ -180,7 +177,7 @@ class ClusterBackend:
             host=self._dask.address,
             role="owner",
             started_at=float(self._about.get("started", 0.0)),
-            statistics={"hosts": len(hosts)},
+            statistics={"hosts": len(hosts), **self.statistics()},
         )
 
     async def doctor(self) -> list[dict[str, object]]:
@@ -226,6 +223,10 @@ class ClusterBackend:
             on_close, self._on_close = self._on_close, None
             if on_close is not None:
                 await on_close()
+
+    def _is_used(self, server: str) -> bool:
+        """Tell whether a command of this client runs on a server, as far as is known."""
+        return any(host.id == server for host in self._placed.values())
 
     async def _any(self) -> Host:
         hosts = await self._hosts.all()

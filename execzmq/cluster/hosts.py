@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -51,11 +51,13 @@ class Hosts:
 
     Args:
         name: of their servers.
+        is_used: tells whether a server must be kept, though its host seems to have gone.
     """
 
-    def __init__(self, dask: Dask, name: str) -> None:
+    def __init__(self, dask: Dask, name: str, is_used: Callable[[str], bool]) -> None:
         self._dask = dask
         self._name = name
+        self._is_used = is_used
         self._opening: dict[str, asyncio.Task[Host]] = {}
 
     async def of(self, offer: Offer) -> Host:
@@ -128,7 +130,11 @@ class Hosts:
 
     async def _drop_all_but(self, offers: Iterable[str]) -> None:
         """Close the connections to servers that are no more: the cluster has let their hosts go."""
-        gone = [id for id, opening in self._opening.items() if id not in offers and _is_down(opening)]
+        gone = [
+            id
+            for id, opening in self._opening.items()
+            if id not in offers and not self._is_used(id) and _is_down(opening)
+        ]
         await _close([self._opening.pop(id) for id in gone])
 
 

@@ -73,12 +73,13 @@ def everyday(client: Client) -> dict[str, Any]:
             "host": process.host,
             "found": found.process_id == process.process_id,
             "exit": process.wait(timeout=10).exit_code,
+            "told": found.info().host,
             "map": [[result.returncode, result.stdout, result.host] for result in results],
-            "hosts": sorted({info.host for info in infos}),
+            "names": sorted({info.host for info in infos}),
             "processes": len(infos),
             "cwd": here.run("pwd", text=True).stdout,
             "same": first == server_of(client),
-            "info": here.info().statistics,
+            "hosts": here.info().statistics["hosts"],
             "profiles": len(here.profiles()),
         }
 
@@ -126,7 +127,7 @@ async def _twin() -> dict[str, Any]:
         process = await here.start("echo there")
         lines = [line async for line in process.lines()]
         waiting = asyncio.create_task(here.run("echo no > never", resources={"nobody has": 1}))
-        await asyncio.to_thread(until, lambda: here.cluster.is_waiting)
+        await asyncio.to_thread(until, lambda: here.cluster.statistics()["waiting"] == 1)
         waiting.cancel()
         cancelled = await asyncio.gather(waiting, return_exceptions=True)
         results = await here.map(["exit 1", "exit 2"])
@@ -215,7 +216,7 @@ def waited(client: ClusterClient, end: Callable[[], object]) -> str:
 
     thread = threading.Thread(target=run)
     thread.start()
-    until(lambda: client.cluster.is_waiting)
+    until(lambda: client.cluster.statistics()["waiting"] == 1)
     end()
     thread.join()
     return met[0]

@@ -74,12 +74,13 @@ def check_everyday(said: dict[str, Any], folder: Path) -> None:
         "lines": ["hello"],
         "host": host,
         "found": True,
+        "told": host,
         "exit": 0,
-        "hosts": [host],
+        "names": [host],
         "processes": 202,
         "cwd": f"{folder}\n",
         "same": True,
-        "info": {"hosts": 1},
+        "hosts": 1,
         "profiles": 3,
     }
 
