@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Unpack
 
 from execzmq.client import run as runs
@@ -19,7 +18,7 @@ from execzmq.cluster.results import MapResult, completed, failed, is_of_one
 from execzmq.errors import ServerLost
 from execzmq.types.backend import ExecProcess
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ExitResult, ProcessInfo
+from execzmq.types.results import ExitResult
 
 Resources = Mapping[str, float]
 
@@ -60,10 +59,6 @@ class AsyncClusterProcess(AsyncProcess):
     def host(self) -> str:
         """The name of the host that it runs on."""
         return self._host
-
-    async def info(self) -> ProcessInfo:
-        """Describe the process, its host too; errors as for `AsyncProcess.info`."""
-        return replace(await super().info(), host=self._host)
 
     async def wait(
         self,

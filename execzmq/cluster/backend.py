@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from execzmq.client.remote import RemoteProcess
 from execzmq.cluster.dask import Dask
@@ -19,6 +20,7 @@ from execzmq.cluster.placing import Placer
 from execzmq.cluster.plugins import ExecServer, NoNannyServer
 from execzmq.cluster.scheduling import Placements
 from execzmq.cluster.working import Offer
+from execzmq.connection import check_name
 from execzmq.errors import ConnectionFailed, ExecZMQError, InvalidState, ProcessNotFound
 from execzmq.settings import VERSION
 from execzmq.types.params import EnvPolicy, ExecParams
@@ -52,6 +54,7 @@ class ClusterBackend:
         self._placer = Placer(dask, self._name, lambda process_id: self._placed.pop(process_id, None))
         self._prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
         self._processes = 0
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @classmethod
     async def open(cls, dask: Dask, *, start: bool = True, on_close: Ender | None = None) -> ClusterBackend:
@@ -111,11 +114,24 @@ class ClusterBackend:
             Those of `start`. ConnectionFailed: the cluster, or the host, is gone; nothing was started.
             ServerLost: the host is gone, and whether it was started is not known.
         """
-        process_id = params.process_id or self.new_process_id()
-        if not process_id.startswith(f"{self._prefix}-") and (known := await self._find(process_id)):
+        if params.process_id is None or params.process_id.startswith(f"{self._prefix}-"):
+            return await self._place(params.process_id or self.new_process_id(), params, resources, on_place)
+        async with self._turn(check_name(params.process_id)):
+            known = await self._find(params.process_id)
+            if known is None or known[1].process_id != params.process_id:  # or it is only a name
+                return await self._place(params.process_id, params, resources, on_place)
             host = known[0]
             on_place(host.name)
-            return Placed(host.name, await host.backend.start(params))
+            asked = _there(params, params.process_id, host.offer)
+            return Placed(host.name, await host.backend.start(asked))
+
+    async def _place(
+        self,
+        process_id: str,
+        params: ExecParams,
+        resources: Mapping[str, float] | None,
+        on_place: Callable[[str], object],
+    ) -> Placed:
         offer = await self._placer.place(process_id, resources)
         try:
             host = self._placed[process_id] = await self._hosts.of(offer)
@@ -127,6 +143,10 @@ class ClusterBackend:
             return Placed(host.name, await host.backend.start(_there(params, process_id, offer)))
         finally:
             self._placer.started(process_id)  # the slot is given back where it turns out not to be so
+
+    def _turn(self, process_id: str) -> asyncio.Lock:
+        """Return what lets the same start wait for the one before, whose process it is then."""
+        return self._turns.setdefault(process_id, asyncio.Lock())
 
     async def explain(self, params: ExecParams) -> dict[str, Any]:
         """Tell what a start would become, on one of the hosts; see `ExecBackend`."""
@@ -163,7 +183,7 @@ class ClusterBackend:
             if isinstance(answer, BaseException):
                 warnings.warn(f"host {host.name} is left out: {answer}", RuntimeWarning, stacklevel=2)
             else:
-                found += [replace(info, host=host.name) for info in answer]
+                found += answer
         return sorted(found, key=lambda info: info.started_at)
 
     async def server_info(self) -> ServerInfo:

@@ -26,16 +26,24 @@ class Host:
     """One host of a cluster.
 
     Args:
-        id: of its server.
-        name: of the host.
+        offer: what a worker has said of it.
         backend: its server.
         share_id: of the share by which this client is let in; empty on its own host.
     """
 
-    id: str
-    name: str
+    offer: Offer
     backend: RemoteBackend
     share_id: str = ""
+
+    @property
+    def id(self) -> str:
+        """Return what its server is told by."""
+        return self.offer["server"]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the host."""
+        return self.offer["host"]
 
     async def aclose(self) -> None:
         """Give the share back, if the server is there, and close the connection."""
@@ -99,7 +107,9 @@ class Hosts:
     async def _open(self, offer: Offer) -> Host:
         info = await self._info(offer)
         share_id = share_id_of(info.curve_publickey) if info.curve_publickey else ""
-        return Host(offer["server"], offer["host"], await RemoteBackend.open(info), share_id)
+        backend = await RemoteBackend.open(info)
+        backend.name_host(offer["host"])
+        return Host(offer, backend, share_id)
 
     async def _info(self, offer: Offer) -> ConnectionInfo:
         """Return how to reach a server: by its file on this host, else by tcp with keys of this client's."""

@@ -122,6 +122,13 @@ def test_workers_that_are_killed(short_tmp: Path) -> None:
     assert states() == []
 
 
+def test_the_backend_keeps_what_every_backend_promises(short_tmp: Path) -> None:
+    """Each promise, but for two that are not those of a cluster."""
+    said = told(short_tmp, "conformance")["conformance"]
+    assert said["failed"] == {}
+    assert said["kept"] > 50
+
+
 def test_clusters_of_other_kinds(short_tmp: Path) -> None:
     """Coroutines in the loop of an asynchronous Dask client; no nannies; workers that come and go."""
     said = told(short_tmp, "twin", "without_nannies", "workers_come_and_go")
