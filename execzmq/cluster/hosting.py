@@ -116,9 +116,12 @@ class HostServer:
 
     def _try(self, path: Path) -> ConnectionInfo | None:
         """Hold the server, started where it does not run; `None` where one that ends took the pipe along."""
-        connection.private_folder(path.parent)
         if self._hold is None:
-            self._hold = Hold(path)
+            connection.private_folder(path.parent)
+            try:
+                self._hold = Hold(path)
+            except FileNotFoundError:
+                return None
         info = None
         try:
             info = launch.ensure_default(self._name, self._words(path), _variables())
