@@ -64,3 +64,4 @@ def _remove_state(name: str, watch: Watch) -> None:
         if not watch.is_held() and launch.running(name) is None:
             for folder in (state_folder(name), socket_folder(name)):
                 shutil.rmtree(folder, ignore_errors=True)
+            launch.lock_path(name).unlink(missing_ok=True)

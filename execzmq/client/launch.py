@@ -178,14 +178,32 @@ def start_lock(name: str, deadline: float | None = None) -> Iterator[int]:
     Raises:
         RequestTimeout: somebody else has it up to the deadline, in monotonic seconds.
     """
-    state = connection.private_folder(connection.state_folder(name))
-    path = state.parent / f".{state.name}.start"
-    deadline = time.monotonic() + START_SECONDS if deadline is None else deadline
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    connection.private_folder(connection.state_folder(name))
+    fd = _locked(lock_path(name), time.monotonic() + START_SECONDS if deadline is None else deadline)
     try:
-        _lock(fd, path, deadline)
         yield fd
     finally:
+        os.close(fd)
+
+
+def lock_path(name: str) -> Path:
+    """Return the file of the start lock; whoever holds the lock may remove it with the state folder."""
+    state = connection.state_folder(name)
+    return state.parent / f".{state.name}.start"
+
+
+def _locked(path: Path, deadline: float) -> int:
+    """Return the descriptor of a lock that is held, and whose file nobody has removed meanwhile."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(fd, path, deadline)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), os.lstat(path)):
+                    return fd
+        except BaseException:
+            os.close(fd)
+            raise
         os.close(fd)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -65,9 +66,15 @@ class _Session:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.host = ""
         self.starting = asyncio.Semaphore(_AT_ONCE)
         self.ending = asyncio.Semaphore(_AT_ONCE)
         self._writers: WeakValueDictionary[tuple[str, int], Writer] = WeakValueDictionary()
+
+    def describe(self, value: object) -> ProcessInfo:
+        """Return the description that a server has sent, with the name of its host if it goes by one."""
+        info = process_info_from_wire(value)
+        return replace(info, host=self.host) if self.host else info
 
     def writer(self, process_id: str, instance: int, *, is_first: bool) -> Writer:
         """Return the one writer of this session to a process: all handles of it share its offset."""
@@ -143,6 +150,10 @@ class RemoteBackend:
         """Return the random id under which the server knows this client."""
         return self._connection.session
 
+    def name_host(self, name: str) -> None:
+        """Have descriptions of processes name their host so: this is one of several."""
+        self._shared.host = name
+
     def new_process_id(self) -> str:
         """Return an id whose broadcasts this client hears from the first on."""
         return self._connection.new_process_id()
@@ -194,7 +205,7 @@ class RemoteBackend:
         more, last = True, None
         while more:
             answer = await self._connection.call("list", {} if last is None else {"after": last})
-            infos = [process_info_from_wire(value) for value in answer.content["processes"]]
+            infos = [self._shared.describe(value) for value in answer.content["processes"]]
             found.update((info.process_id, info) for info in infos)
             more = bool(answer.content.get("more")) and bool(infos) and infos[-1].process_id != last
             last = infos[-1].process_id if infos else None
@@ -370,7 +381,7 @@ class RemoteProcess:
         """Wait at most `timeout` seconds (at most 30) and return the description as it is then."""
         seconds = min(timeout, LONG_POLL)
         answer = await self._ask("wait", wait=seconds, instance=self._instance, until=until, timeout=seconds)
-        return process_info_from_wire(answer.content["process"])
+        return self._session.describe(answer.content["process"])
 
     async def ended(self, until: Literal["exited", "closed"], timeout: float) -> ExitResult | None:  # noqa: ASYNC109  # as above
         """Wait for the end and return its result, which of a process just started is mostly on its way."""
@@ -384,7 +395,7 @@ class RemoteProcess:
     async def info(self) -> ProcessInfo:
         """Describe the process."""
         answer = await self._connection.call("describe", {"id_or_name": self._process_id})
-        return process_info_from_wire(answer.content["process"])
+        return self._session.describe(answer.content["process"])
 
     async def forget(self) -> None:
         """Remove the ended process and its log."""

@@ -68,7 +68,7 @@ class AsyncClusterProcess(AsyncProcess):
     ) -> ExitResult:
         """Wait as `AsyncProcess.wait`, but return a result with `cause="server_lost"` where the host is lost.
 
-        That is known within 20 seconds of the loss; whether the command still runs there is not.
+        That is known within 25 seconds of the loss; whether the command still runs there is not.
         """
         try:
             return await super().wait(timeout, closed=closed)
@@ -105,7 +105,7 @@ class AsyncClusterClient(AsyncClient):
 
         Raises:
             Those of `AsyncClient.run`. ConnectionFailed: the cluster has no place for it.
-            ServerLost: its host is lost; known within 20 seconds.
+            ServerLost: its host is lost; known within 25 seconds.
         """
         resources = options.pop("resources", None)
         return await self._run(_Slot(self.cluster, resources), run_plan(args, options, None))

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from execzmq.client.remote import RemoteProcess
 from execzmq.cluster.dask import Dask
@@ -19,6 +20,7 @@ from execzmq.cluster.placing import Placer
 from execzmq.cluster.plugins import ExecServer, NoNannyServer
 from execzmq.cluster.scheduling import Placements
 from execzmq.cluster.working import Offer
+from execzmq.connection import check_name
 from execzmq.errors import ConnectionFailed, ExecZMQError, InvalidState, ProcessNotFound
 from execzmq.settings import VERSION
 from execzmq.types.params import EnvPolicy, ExecParams
@@ -47,11 +49,12 @@ class ClusterBackend:
         self._on_close = on_close
         self._about = about
         self._name = name_of(about["id"])
-        self._hosts = Hosts(dask, self._name)
-        self._placer = Placer(dask, self._name)
+        self._placed: dict[str, Host] = {}
+        self._hosts = Hosts(dask, self._name, self._is_used)
+        self._placer = Placer(dask, self._name, lambda process_id: self._placed.pop(process_id, None))
         self._prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
         self._processes = 0
-        self._placed: dict[str, Host] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @classmethod
     async def open(cls, dask: Dask, *, start: bool = True, on_close: Ender | None = None) -> ClusterBackend:
@@ -81,10 +84,9 @@ class ClusterBackend:
         """Tell whether the Dask client is connected, as far as it has noticed."""
         return self._dask.is_up
 
-    @property
-    def is_waiting(self) -> bool:
-        """Tell whether a command has no place yet."""
-        return self._placer.is_waiting
+    def statistics(self) -> dict[str, int]:
+        """Return how many commands of this client wait for a place, and how many hold one."""
+        return self._placer.statistics()
 
     def new_process_id(self) -> str:
         """Return an id that no other process has."""
@@ -112,11 +114,24 @@ class ClusterBackend:
             Those of `start`. ConnectionFailed: the cluster, or the host, is gone; nothing was started.
             ServerLost: the host is gone, and whether it was started is not known.
         """
-        process_id = params.process_id or self.new_process_id()
-        if not process_id.startswith(f"{self._prefix}-") and (known := await self._find(process_id)):
+        if params.process_id is None or params.process_id.startswith(f"{self._prefix}-"):
+            return await self._place(params.process_id or self.new_process_id(), params, resources, on_place)
+        async with self._turn(check_name(params.process_id)):
+            known = await self._find(params.process_id)
+            if known is None or known[1].process_id != params.process_id:  # or it is only a name
+                return await self._place(params.process_id, params, resources, on_place)
             host = known[0]
             on_place(host.name)
-            return Placed(host.name, await host.backend.start(params))
+            asked = _there(params, params.process_id, host.offer)
+            return Placed(host.name, await host.backend.start(asked))
+
+    async def _place(
+        self,
+        process_id: str,
+        params: ExecParams,
+        resources: Mapping[str, float] | None,
+        on_place: Callable[[str], object],
+    ) -> Placed:
         offer = await self._placer.place(process_id, resources)
         try:
             host = self._placed[process_id] = await self._hosts.of(offer)
@@ -128,6 +143,10 @@ class ClusterBackend:
             return Placed(host.name, await host.backend.start(_there(params, process_id, offer)))
         finally:
             self._placer.started(process_id)  # the slot is given back where it turns out not to be so
+
+    def _turn(self, process_id: str) -> asyncio.Lock:
+        """Return what lets the same start wait for the one before, whose process it is then."""
+        return self._turns.setdefault(process_id, asyncio.Lock())
 
     async def explain(self, params: ExecParams) -> dict[str, Any]:
         """Tell what a start would become, on one of the hosts; see `ExecBackend`."""
@@ -149,9 +168,7 @@ class ClusterBackend:
         """
         if (host := self._placed.get(id_or_name)) is not None:
             return Placed(host.name, await host.backend.attach(id_or_name))
-        if id_or_name.startswith(f"{self._prefix}-"):
-            raise _not_found(id_or_name)  # an id of our own that has no place yet
-        found = await self._find(id_or_name)
+        found = None if self._placer.is_waiting(id_or_name) else await self._find(id_or_name)
         if found is None:
             raise _not_found(id_or_name)
         host, info = found
@@ -166,7 +183,7 @@ class ClusterBackend:
             if isinstance(answer, BaseException):
                 warnings.warn(f"host {host.name} is left out: {answer}", RuntimeWarning, stacklevel=2)
             else:
-                found += [replace(info, host=host.name) for info in answer]
+                found += answer
         return sorted(found, key=lambda info: info.started_at)
 
     async def server_info(self) -> ServerInfo:
@@ -180,7 +197,7 @@ class ClusterBackend:
             host=self._dask.address,
             role="owner",
             started_at=float(self._about.get("started", 0.0)),
-            statistics={"hosts": len(hosts)},
+            statistics={"hosts": len(hosts), **self.statistics()},
         )
 
     async def doctor(self) -> list[dict[str, object]]:
@@ -226,6 +243,10 @@ class ClusterBackend:
             on_close, self._on_close = self._on_close, None
             if on_close is not None:
                 await on_close()
+
+    def _is_used(self, server: str) -> bool:
+        """Tell whether a command of this client runs on a server, as far as is known."""
+        return any(host.id == server for host in self._placed.values())
 
     async def _any(self) -> Host:
         hosts = await self._hosts.all()

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,6 +75,8 @@ class HostServer:
         self._name = name
         self._options = tuple(options)
         self._hold: Hold | None = None
+        self._changing = threading.Lock()  # of the hold, by a thread that nobody waits for any more
+        self._is_closed = False
         self._opening: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
@@ -93,9 +96,8 @@ class HostServer:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait((task,))
-        hold, self._hold = self._hold, None
         info = launch.running(self._name)
-        if hold is not None and hold.let_go() and info is not None:
+        if await asyncio.to_thread(self._let_go) and info is not None:
             await _ended(info.pid, END_SECONDS)
 
     async def _open(self) -> None:
@@ -104,20 +106,40 @@ class HostServer:
 
     def _ensure(self) -> ConnectionInfo:
         path = _pipe(self._name)
-        for _ in range(_TRIES):
-            connection.private_folder(path.parent)
-            if self._hold is None:
-                self._hold = Hold(path)
-            try:
-                info = launch.ensure_default(self._name, self._words(path), _variables())
-            except ConnectionFailed:
-                if self._hold.is_whole(path):
-                    raise
-            if self._hold.is_whole(path):
-                return info
-            self._hold.close()  # the server before has removed it in the meantime
-            self._hold = None
+        with self._changing:
+            for _ in range(_TRIES):
+                if self._is_closed:
+                    break
+                if (info := self._try(path)) is not None:
+                    return info
         raise ConnectionFailed(f"servers named {self._name!r} come and go; look into {path.parent}")
+
+    def _try(self, path: Path) -> ConnectionInfo | None:
+        """Hold the server, started where it does not run; `None` where one that ends took the pipe along."""
+        if self._hold is None:
+            connection.private_folder(path.parent)
+            try:
+                self._hold = Hold(path)
+            except FileNotFoundError:
+                return None
+        info = None
+        try:
+            info = launch.ensure_default(self._name, self._words(path), _variables())
+        except ConnectionFailed:
+            if self._hold.is_whole(path):
+                raise
+        if self._hold.is_whole(path):
+            return info
+        self._hold.close()
+        self._hold = None
+        return None
+
+    def _let_go(self) -> bool:
+        """Hold it no more, once a start that is under way has ended; return whether nobody else does."""
+        self._is_closed = True
+        with self._changing:
+            hold, self._hold = self._hold, None
+            return hold is not None and hold.let_go()
 
     def _words(self, path: Path) -> tuple[str, ...]:
         return ("--while-held", str(path), *self._options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,16 +26,24 @@ class Host:
     """One host of a cluster.
 
     Args:
-        id: of its server.
-        name: of the host.
+        offer: what a worker has said of it.
         backend: its server.
         share_id: of the share by which this client is let in; empty on its own host.
     """
 
-    id: str
-    name: str
+    offer: Offer
     backend: RemoteBackend
     share_id: str = ""
+
+    @property
+    def id(self) -> str:
+        """Return what its server is told by."""
+        return self.offer["server"]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the host."""
+        return self.offer["host"]
 
     async def aclose(self) -> None:
         """Give the share back, if the server is there, and close the connection."""
@@ -51,11 +59,13 @@ class Hosts:
 
     Args:
         name: of their servers.
+        is_used: tells whether a server must be kept, though its host seems to have gone.
     """
 
-    def __init__(self, dask: Dask, name: str) -> None:
+    def __init__(self, dask: Dask, name: str, is_used: Callable[[str], bool]) -> None:
         self._dask = dask
         self._name = name
+        self._is_used = is_used
         self._opening: dict[str, asyncio.Task[Host]] = {}
 
     async def of(self, offer: Offer) -> Host:
@@ -97,7 +107,9 @@ class Hosts:
     async def _open(self, offer: Offer) -> Host:
         info = await self._info(offer)
         share_id = share_id_of(info.curve_publickey) if info.curve_publickey else ""
-        return Host(offer["server"], offer["host"], await RemoteBackend.open(info), share_id)
+        backend = await RemoteBackend.open(info)
+        backend.name_host(offer["host"])
+        return Host(offer, backend, share_id)
 
     async def _info(self, offer: Offer) -> ConnectionInfo:
         """Return how to reach a server: by its file on this host, else by tcp with keys of this client's."""
@@ -128,7 +140,11 @@ class Hosts:
 
     async def _drop_all_but(self, offers: Iterable[str]) -> None:
         """Close the connections to servers that are no more: the cluster has let their hosts go."""
-        gone = [id for id, opening in self._opening.items() if id not in offers and _is_down(opening)]
+        gone = [
+            id
+            for id, opening in self._opening.items()
+            if id not in offers and not self._is_used(id) and _is_down(opening)
+        ]
         await _close([self._opening.pop(id) for id in gone])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
 from distributed import Future
@@ -16,17 +16,22 @@ from execzmq.cluster.tickets import taken
 from execzmq.cluster.working import Offer, Work, hold_slot
 from execzmq.errors import ClientClosed, Conflict, ConnectionFailed, ExecZMQError
 
+_GOODBYE = 5.0
+"""Seconds for the scheduler to take the last words."""
+
 
 class Placer:
     """Finds places for the commands of one client.
 
     Args:
         name: of the cluster's servers.
+        on_over: told the id of a command whose slot is held no more.
     """
 
-    def __init__(self, dask: Dask, name: str) -> None:
+    def __init__(self, dask: Dask, name: str, on_over: Callable[[str], object]) -> None:
         self._dask = dask
         self._name = name
+        self._on_over = on_over
         self._client = f"{dask.id}/{secrets.token_hex(4)}"  # the scheduler tells of the end of a Dask client
         self._waiting: dict[str, asyncio.Future[Offer]] = {}
         self._slots: dict[str, Future[Any]] = {}
@@ -34,10 +39,14 @@ class Placer:
         self._telling: set[asyncio.Task[None]] = set()
         self._revision = 0
 
-    @property
-    def is_waiting(self) -> bool:
+    def is_waiting(self, process_id: str) -> bool:
         """Tell whether a command has no place yet."""
-        return bool(self._slots) and bool(self._waiting)
+        return process_id in self._waiting
+
+    def statistics(self) -> dict[str, int]:
+        """Return how many commands wait for a place, and how many hold one."""
+        waiting = sum(process_id in self._slots for process_id in self._waiting)
+        return {"waiting": waiting, "running": len(self._slots) - waiting}
 
     async def place(self, process_id: str, resources: Mapping[str, float] | None) -> Offer:
         """Wait for the first offer of a worker that has the resources free, and holds them from now on.
@@ -84,7 +93,7 @@ class Placer:
             await asyncio.wait((listening,))
         self._fail_all(ClientClosed("the client is closed"))
         if self._telling:
-            await asyncio.wait(self._telling)
+            await asyncio.wait(self._telling, timeout=_GOODBYE)
         self._slots.clear()
 
     async def _listen(self) -> None:

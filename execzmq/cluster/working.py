@@ -16,7 +16,7 @@ from distributed import Worker, get_worker
 
 from execzmq.client.remote import RemoteBackend
 from execzmq.cluster.hosting import connection_file, here, id_here
-from execzmq.errors import ConnectionFailed, ExecZMQError, ProcessNotFound, RequestTimeout, to_wire
+from execzmq.errors import ConnectionFailed, ExecZMQError, RequestRejected, RequestTimeout, to_wire
 from execzmq.settings import LONG_POLL
 from execzmq.types.sharing import DAY, ShareTerms
 
@@ -157,8 +157,8 @@ async def _follow(work: Work) -> None:
                 while await process.ended("exited", LONG_POLL) is None:
                     seen = loop.time()
                 return
-            except ProcessNotFound:
-                return
+            except RequestRejected:
+                return  # it was not started, or has been forgotten
             finally:
                 await backend.aclose()
         await asyncio.sleep(_AGAIN)

@@ -13,16 +13,21 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from distributed import Client, LocalCluster
 
 import execzmq
 from execzmq import cluster, connection
 from execzmq.cluster import ClusterClient
+from execzmq.cluster.backend import ClusterBackend
+from execzmq.cluster.dask import Dask
 from execzmq.cluster.hosting import name_of
+from tests.conformance import CHECKS
 
 SLOTS = 4
 
@@ -73,12 +78,13 @@ def everyday(client: Client) -> dict[str, Any]:
             "host": process.host,
             "found": found.process_id == process.process_id,
             "exit": process.wait(timeout=10).exit_code,
+            "told": found.info().host,
             "map": [[result.returncode, result.stdout, result.host] for result in results],
-            "hosts": sorted({info.host for info in infos}),
+            "names": sorted({info.host for info in infos}),
             "processes": len(infos),
             "cwd": here.run("pwd", text=True).stdout,
             "same": first == server_of(client),
-            "info": here.info().statistics,
+            "hosts": here.info().statistics["hosts"],
             "profiles": len(here.profiles()),
         }
 
@@ -126,7 +132,7 @@ async def _twin() -> dict[str, Any]:
         process = await here.start("echo there")
         lines = [line async for line in process.lines()]
         waiting = asyncio.create_task(here.run("echo no > never", resources={"nobody has": 1}))
-        await asyncio.to_thread(until, lambda: here.cluster.is_waiting)
+        await asyncio.to_thread(until, lambda: here.cluster.statistics()["waiting"] == 1)
         waiting.cancel()
         cancelled = await asyncio.gather(waiting, return_exceptions=True)
         results = await here.map(["exit 1", "exit 2"])
@@ -215,7 +221,7 @@ def waited(client: ClusterClient, end: Callable[[], object]) -> str:
 
     thread = threading.Thread(target=run)
     thread.start()
-    until(lambda: client.cluster.is_waiting)
+    until(lambda: client.cluster.statistics()["waiting"] == 1)
     end()
     thread.join()
     return met[0]
@@ -311,6 +317,43 @@ def preloads() -> dict[str, Any]:
         return {"echoed": echoed, "same": same, "cause": result.cause, "by": result.asked_by}
 
 
+KEPT = [
+    check
+    for check in CHECKS
+    # A cluster is no one process, and its servers end with its nannies.
+    if check.__name__ not in ("server_describes_itself", "shutdown_ends_everything")
+]
+"""What every backend promises, and that of a cluster too."""
+
+
+async def _conformance() -> dict[str, Any]:
+    failed: dict[str, str] = {}
+    async with (
+        LocalCluster(n_workers=1, threads_per_worker=16, dashboard_address=None, asynchronous=True) as made,
+        Client(made, asynchronous=True) as client,
+    ):
+        for check in KEPT:
+            backend = await ClusterBackend.open(Dask(client))
+            try:
+                async with asyncio.timeout(20):
+                    await check(backend)
+            except (Exception, pytest.fail.Exception):
+                failed[check.__name__] = traceback.format_exc()
+            finally:
+                for info in await backend.list_processes():
+                    process = await backend.attach(info.process_id)
+                    await process.terminate(0.0)
+                    await process.ended("closed", 20.0)
+                    await process.forget()
+                await backend.aclose()
+    return {"kept": len(KEPT) - len(failed), "failed": failed}
+
+
+def conformance() -> dict[str, Any]:
+    """Hold the backend of a cluster to what every backend promises."""
+    return asyncio.run(_conformance())
+
+
 def workers_come_and_go() -> dict[str, Any]:
     """Leave a command alone with its slot; let the last worker go, and have another one."""
     with (
@@ -359,7 +402,7 @@ ON_A_CLUSTER = (
     a_worker_is_killed,
     nothing_is_started_late,
 )
-ALONE = (twin, preloads, workers_come_and_go, without_nannies)
+ALONE = (conformance, twin, preloads, workers_come_and_go, without_nannies)
 
 
 def main(names: list[str]) -> None:

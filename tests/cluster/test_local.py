@@ -16,6 +16,9 @@ from tests.support import deadline, program_env
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
+LEFT = ("ResourceWarning", "never retrieved", "was destroyed but", "was never awaited")
+"""What Python says of what a program has left lying about; no error can be raised where it notices."""
+
 
 def told(folder: Path, *names: str) -> dict[str, Any]:
     """Do what the names say in a program in that folder; return what it tells, by their names."""
@@ -24,12 +27,13 @@ def told(folder: Path, *names: str) -> dict[str, Any]:
         argv, cwd=folder, env=program_env(), capture_output=True, text=True, timeout=deadline(100).left()
     )
     assert done.returncode == 0, done.stderr
+    assert not [words for words in LEFT if words in done.stderr], done.stderr
     return {"stderr": done.stderr, **json.loads(done.stdout.splitlines()[-1])}
 
 
 def states() -> list[Path]:
-    """Return the state folders of servers that are left."""
-    return list(connection.state_folder("x").parent.glob("[!.]*"))
+    """Return what is left of servers in the folder of their states."""
+    return list(connection.state_folder("x").parent.glob("*"))
 
 
 def test_the_command_line_and_connect_by_name(short_tmp: Path) -> None:
@@ -74,12 +78,13 @@ def check_everyday(said: dict[str, Any], folder: Path) -> None:
         "lines": ["hello"],
         "host": host,
         "found": True,
+        "told": host,
         "exit": 0,
-        "hosts": [host],
+        "names": [host],
         "processes": 202,
         "cwd": f"{folder}\n",
         "same": True,
-        "info": {"hosts": 1},
+        "hosts": 1,
         "profiles": 3,
     }
 
@@ -119,6 +124,13 @@ def test_workers_that_are_killed(short_tmp: Path) -> None:
         "again": "on\n",
     }
     assert states() == []
+
+
+def test_the_backend_keeps_what_every_backend_promises(short_tmp: Path) -> None:
+    """Each promise, but for two that are not those of a cluster."""
+    said = told(short_tmp, "conformance")["conformance"]
+    assert said["failed"] == {}
+    assert said["kept"] > 50
 
 
 def test_clusters_of_other_kinds(short_tmp: Path) -> None:
