@@ -214,7 +214,7 @@ class Starter:
         confiner.hold(key, prepared)
         process = self._recorded(spec)
         prepared.tell(arguments)
-        process.log.prepare()
+        process.log.store.prepare()
         return process, spawned
 
     def _recorded(self, spec: ProcessSpec) -> ManagedProcess:

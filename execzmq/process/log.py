@@ -175,11 +175,6 @@ class OutputLog:
 
     # Writing
 
-    def prepare(self) -> None:
-        """Make ready what the first output needs of the disk, while there is time for it."""
-        if not self.is_on_disk and self.store.trouble is None:
-            self._files.prepare()
-
     def splice(self, stream: Stream, fd: int, limit: int) -> int:
         """Move up to `limit` bytes from the non-blocking pipe `fd` into the data of `stream`.
 
