@@ -228,7 +228,7 @@ class Starter:
         confiner.hold(key, prepared)
         process = self._recorded(spec)
         prepared.tell(arguments)
-        process.log.store.make_ready()
+        process.log.store.prepare()
         return process, spawned
 
     def _recorded(self, spec: ProcessSpec) -> ManagedProcess:

@@ -71,8 +71,9 @@ class LogFiles:
             for name in _FIRST:
                 os.close(create(f"{self._folder}/{name}"))
 
-    def give_back(self) -> None:
-        """Remove what was prepared and never needed."""
+    def end(self) -> None:
+        """Close the descriptors after the last event, and remove what was prepared and never needed."""
+        self.close()
         if self._has_prepared and not self.exist:
             with contextlib.suppress(OSError):
                 for name in _FIRST:

@@ -225,8 +225,7 @@ class OutputLog:
         self._meta_end += len(payload)
         self._add(record, payload, self.is_on_disk or kind == "notice")
         if kind in LAST_KINDS:
-            self.close()
-            self._files.give_back()
+            self._files.end()
         return record
 
     def finish(self, seq: int, ends: Mapping[str, int], payload: bytes, now: float) -> None:

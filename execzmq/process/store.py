@@ -44,8 +44,8 @@ class LogStore:
         self.trouble: OSError | None = None
         self._memory = memory
 
-    def make_ready(self) -> None:
-        """Make what the first output needs of the disk, while there is time for it."""
+    def prepare(self) -> None:
+        """Make ready what the first output needs of the disk, while there is time for it."""
         if not self.files.exist and self.trouble is None:
             self.files.prepare()
 

@@ -138,12 +138,12 @@ def test_first_byte_brings_everything_to_disk(log: OutputLog):
 
 def test_prepared_files_are_those_that_are_written(log: OutputLog):
     """They count as nothing until something stands in them, also for a later server."""
-    log.store.make_ready()
+    log.store.prepare()
     assert sorted(os.listdir(log.folder)) == ["idx.1", "meta.0", "out.0"]
     assert (log.is_on_disk, log.disk_bytes) == (False, 0)
     again = OutputLog.open(log.folder, 7, MIB, first=[STARTED])
     assert (again.is_on_disk, again.damaged, again.page(0)) == (False, False, log.page(0))
-    log.store.make_ready()
+    log.store.prepare()
     made = {entry.name: entry.stat().st_ino for entry in log.folder.iterdir()}
     add_output(log, b"hello")
     assert made == {entry.name: entry.stat().st_ino for entry in log.folder.iterdir()}
@@ -155,11 +155,11 @@ def test_prepared_files_are_those_that_are_written(log: OutputLog):
 @pytest.mark.parametrize("end", ["closed", "failed"])
 def test_what_was_prepared_for_nothing_goes(log: OutputLog, end: Kind):
     """A silent process leaves no file; what is not ours in its folder is left alone."""
-    log.store.make_ready()
+    log.store.prepare()
     log.append(end, b"[]", 3.0)
     assert not log.folder.exists()
     other = OutputLog(log.folder, 8, MIB)
-    other.store.make_ready()
+    other.store.prepare()
     (log.folder / "mine").touch()
     other.append(end, b"[]", 3.0)
     assert os.listdir(log.folder) == ["mine"]
@@ -169,7 +169,7 @@ def test_what_cannot_be_prepared_is_made_when_it_is_needed(short_tmp: Path):
     """A folder that cannot be made is an error of the first output alone."""
     (short_tmp / "p").touch()
     log = OutputLog(short_tmp / "p" / "log", 7, MIB)
-    log.store.make_ready()
+    log.store.prepare()
     with pytest.raises(OSError, match="Not a directory"):
         log.feed("stdout", b"x")
     log.append("failed", b"{}", 2.0)
