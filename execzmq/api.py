@@ -5,6 +5,7 @@ Loads a backend only when it is asked for; knows nothing of what a backend does.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Generator
@@ -18,7 +19,7 @@ from execzmq.client.plan import RunOptions, SubprocessOptions
 from execzmq.client.run import CompletedProcess
 from execzmq.client.signatures import options_from
 from execzmq.client.sync import Client, Process
-from execzmq.environments.model import LOCAL
+from execzmq.environments.model import LOCAL, Dask, Environment
 from execzmq.errors import ConnectionFailed
 from execzmq.settings import DEFAULT_NAME
 
@@ -50,7 +51,7 @@ def connect(name: str | None = None) -> Client:
     Args:
         name: of an environment, which may be on another machine, else of a server of this user's; with a
             `/` in it, the path of a connection file; `None` = the default server. Environments' own servers
-            are started where they do not run.
+            are started where they do not run. That of a Dask cluster gives a `ClusterClient`.
 
     Raises:
         ConnectionFailed: there is no such environment or server, or it cannot be reached.
@@ -59,7 +60,8 @@ def connect(name: str | None = None) -> Client:
         RequestTimeout: it does not answer.
         InvalidRequest: a file of environments is wrong, or this version has no such kind of them.
     """
-    return Client.open(lambda: _connected(name))
+    environment = _environment(name)
+    return _class_for(environment).open(lambda: _opened(environment))
 
 
 def aconnect(name: str | None = None) -> Connecting:
@@ -143,11 +145,35 @@ def _is_up(client: Client) -> bool:
     return not isinstance(backend, RemoteBackend) or backend.is_up
 
 
-async def _connected(name: str | None) -> AsyncClient:
-    from execzmq.environments import opening, store
+def _environment(name: str | None) -> Environment:
+    from execzmq.environments import store
 
-    environment = store.environment_of(DEFAULT_NAME if name is None else os.fspath(name))
+    return store.environment_of(DEFAULT_NAME if name is None else os.fspath(name))
+
+
+async def _connected(name: str | None) -> AsyncClient:
+    return await _opened(_environment(name))
+
+
+async def _opened(environment: Environment) -> AsyncClient:
+    from execzmq.environments import opening
+
+    if isinstance(environment.place, Dask):
+        backend = await opening.open_dask(environment.name, environment.place)
+        from execzmq.cluster.aio import AsyncClusterClient
+
+        return AsyncClusterClient(backend)
     return AsyncClient(await opening.open_environment(environment))
+
+
+def _class_for(environment: Environment) -> type[Client]:
+    """Return what clients of an environment are: those of a cluster can do more."""
+    if isinstance(environment.place, Dask):
+        with contextlib.suppress(ModuleNotFoundError):  # to open it says what is missing
+            from execzmq.cluster.sync import ClusterClient
+
+            return ClusterClient
+    return Client
 
 
 async def _local() -> AsyncClient:

@@ -114,7 +114,8 @@ class Hosts:
     async def _info(self, offer: Offer) -> ConnectionInfo:
         """Return how to reach a server: by its file on this host, else by tcp with keys of this client's."""
         if offer["place"] == connection.host_id():
-            return connection.load(offer["file"])
+            with contextlib.suppress(ConnectionFailed):  # it may be another user's, who runs the cluster
+                return connection.load(offer["file"])
         publickey, secretkey = new_keys()
         answers: list[dict[str, Any]] = await self._dask.run([offer["worker"]], admit, self._name, publickey)
         if not answers:

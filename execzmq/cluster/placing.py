@@ -104,8 +104,17 @@ class Placer:
                 self._revision = news["revision"]
                 for ticket in news["tickets"]:
                     self._hear(ticket)
+                if not news["tickets"]:
+                    self._look()
         except ExecZMQError as error:
             self._fail_all(error)
+
+    def _look(self) -> None:
+        """Find the tasks that Dask has dropped on their way to the scheduler, as it may at a restart."""
+        for process_id in list(self._waiting):
+            slot = self._slots.get(process_id)
+            if slot is not None and slot.cancelled():
+                self._hear({"process_id": process_id, "state": "over", "problem": "cancelled"})
 
     def _hear(self, ticket: dict[str, Any]) -> None:
         process_id, state = ticket["process_id"], ticket["state"]

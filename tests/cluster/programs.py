@@ -273,7 +273,8 @@ def command_line(client: Client) -> dict[str, Any]:
     [info] = json.loads(call("ps", "--json")[1])
     stopped = call("stop", "sleeper")[0]
     with execzmq.connect("hpc") as here:
-        connected = here.run("echo from python", text=True).stdout
+        assert isinstance(here, ClusterClient)
+        connected = here.map(["echo from python"], text=True)[0].stdout
     return {
         **told,
         "unserved": unserved,
