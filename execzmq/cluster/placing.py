@@ -113,7 +113,7 @@ class Placer:
         """Find the tasks that Dask has dropped on their way to the scheduler, as it may at a restart."""
         for process_id in list(self._waiting):
             slot = self._slots.get(process_id)
-            if slot is not None and slot.cancelled():
+            if slot is not None and slot.status == "cancelled":
                 self._hear({"process_id": process_id, "state": "over", "problem": "cancelled"})
 
     def _hear(self, ticket: dict[str, Any]) -> None:
