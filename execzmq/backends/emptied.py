@@ -19,7 +19,7 @@ def fill_again(backend: LocalBackend) -> None:
         OSError: a folder cannot be made.
     """
     for process in backend.table.living():
-        os.makedirs(backend.log_folder(process.spec), 0o700, exist_ok=True)
+        os.makedirs(backend.log_folder(process.spec.key), 0o700, exist_ok=True)
     with contextlib.suppress(OSError):  # then at the next time that something ends
         backend.journal.is_behind = True
         _write_journal(backend, replaces_any=False)

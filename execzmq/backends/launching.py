@@ -8,7 +8,7 @@ import hashlib
 import operator
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # it ships no types
 
@@ -122,22 +122,33 @@ def digest_of(params: ExecParams) -> str:
     return hashlib.sha256(_pack(_values_of(params))).hexdigest()
 
 
+class Home(NamedTuple):
+    """What names one life of a process, and where that runs and is kept; `folder` is that of its log."""
+
+    key: str
+    cwd: bytes
+    folder: str
+    log_budget: int
+
+
 def launch_of(
-    params: ExecParams,
-    spec: ProcessSpec,
-    base_env: Mapping[bytes, bytes],
-    folder: str,
-    profile: EnvPolicy | None = None,
+    params: ExecParams, spec: ProcessSpec, base_env: Mapping[bytes, bytes], folder: str
 ) -> tuple[Launch, dict[str, int]]:
     """Return what the keeper is asked for, and descriptors to pass, which the caller must close.
-
-    Args:
-        profile: what is made of the variables where the client does not say what is inherited.
 
     Raises:
         InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory for its stdin.
     """
-    env = env_of(params, base_env, spec.mark, profile)
+    env = env_of(params, base_env, spec.mark)
+    return launch_with(params, env, Home(spec.key, spec.cwd, folder, spec.log_budget))
+
+
+def launch_with(params: ExecParams, env: Mapping[bytes, bytes], home: Home) -> tuple[Launch, dict[str, int]]:
+    """Return the same with all of the variables given.
+
+    Raises:
+        SpawnFailed: there is no descriptor or memory for its stdin.
+    """
     size = params.tty_size
     files: dict[str, int] = {}
     stdin = params.stdin
@@ -149,9 +160,9 @@ def launch_of(
         except OSError as error:
             raise spawn_error(error) from None
     launch = Launch(
-        process_id=spec.key,
+        process_id=home.key,
         argv=params.argv,
-        cwd=spec.cwd,
+        cwd=home.cwd,
         env=env,
         umask=params.umask,
         arg0=params.arg0,
@@ -159,9 +170,9 @@ def launch_of(
         tty=Tty(size.rows, size.cols, params.tty_echo) if params.tty else None,
         stdin="fd" if stdin == "data" else stdin,
         merge_stderr=params.merge_stderr,
-        folder=os.fsencode(folder),
-        drain_limit_bytes=spec.log_budget,
-        segment_bytes=segment_size(spec.log_budget),
+        folder=os.fsencode(home.folder),
+        drain_limit_bytes=home.log_budget,
+        segment_bytes=segment_size(home.log_budget),
     )
     return launch, files
 

@@ -40,7 +40,6 @@ from execzmq.process.lifecycle import Life
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.readers import Readers
 from execzmq.process.scan import TreeScanner
-from execzmq.process.spec import ProcessSpec
 from execzmq.process.table import ProcessTable
 from execzmq.sandbox.offer import Offer
 from execzmq.settings import VERSION, Settings
@@ -252,9 +251,9 @@ class LocalBackend(Unshared):
         if (before := self.table.add(process)) is not None:
             self._drop(before)
 
-    def log_folder(self, spec: ProcessSpec) -> str:
-        """Return where the log of this life of the process is kept."""
-        return f"{self.folder}/p/{spec.key}"
+    def log_folder(self, key: str) -> str:
+        """Return where the log of one life of a process is kept."""
+        return f"{self.folder}/p/{key}"
 
     # Observer of its processes
 

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from execzmq.aside import aside
+from execzmq.backends.launching import spawn_error
 from execzmq.backends.sweeping import Sweeper
 from execzmq.errors import InvalidRequest, SandboxUnavailable
 from execzmq.sandbox.disk import Disk
@@ -41,7 +42,8 @@ class Looked:
 
     Attributes:
         starting: descriptor that keeps what others have left on the disk.
-        check: to be called before anything of the view is mounted. Raises Outdated, InvalidRequest, OSError.
+        check: to be called before anything of the view is mounted. Raises Outdated; InvalidRequest: a part of
+            it was replaced; SpawnFailed: there is no descriptor or memory to look with.
     """
 
     view: View
@@ -92,8 +94,7 @@ class Looker:
 
     def _expected(self, wish: Wish) -> Looked | None:
         """Return what was found the last time, where a look again is short; `None` where it is not."""
-        disk = Disk()
-        plan = self._plans.expected(wish, disk)
+        plan = self._plans.expected(wish, Disk())
         if plan is None or wish in self._unexpected:
             self._unexpected.discard(wish)
             return None
@@ -102,12 +103,14 @@ class Looker:
             undoing.callback(os.close, starting)
             view = opened(plan)
             undoing.pop_all()
-            return Looked(view, starting, partial(self._check, wish, disk, plan, view))
+            return Looked(view, starting, partial(self._check, wish, plan, view))
         return None
 
-    def _check(self, wish: Wish, disk: Disk, plan: Plan, view: View) -> None:
-        disk.placeholders = self._sweeper().paths
-        found = self._plans.kept(wish, disk)
+    def _check(self, wish: Wish, plan: Plan, view: View) -> None:
+        try:
+            found = self._plans.kept(wish, Disk(self._sweeper().paths))
+        except OSError as error:
+            raise spawn_error(error) from None
         if found is None:
             self._unexpected.add(wish)
         if found != plan:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from execzmq.backends.launching import env_of, launch_of, memory_file
+from execzmq.backends.launching import Home, env_of, launch_with, memory_file
 from execzmq.backends.looking import Looked
 from execzmq.backends.telling import Telling
 from execzmq.backends.wrapper_status import WrapperStatus
@@ -19,7 +19,6 @@ from execzmq.errors import InvalidRequest
 from execzmq.keeper import landlock
 from execzmq.keeper.launch import Launch, Tty
 from execzmq.process.environ import MARK_NAME, build_env
-from execzmq.process.spec import ProcessSpec
 from execzmq.sandbox import bwrap, seccomp, slirp
 from execzmq.sandbox.cgroups import Cgroup
 from execzmq.sandbox.host import Host
@@ -73,19 +72,15 @@ class Prepared:
         """Return what the command will see."""
         return self.looked.view
 
-    def launch_of(
-        self, params: ExecParams, spec: ProcessSpec, base_env: Mapping[bytes, bytes], folder: str
-    ) -> tuple[Launch, dict[str, int]]:
+    def launch_of(self, params: ExecParams, home: Home) -> tuple[Launch, dict[str, int]]:
         """Return what the keeper is asked for, and descriptors to pass, which the caller must close.
 
         The wrapper then waits for what it is told by `tell`.
 
         Raises:
-            InvalidRequest: a variable cannot be one. SpawnFailed: there is no descriptor or memory.
+            SpawnFailed, OSError: there is no descriptor or memory.
         """
-        shaped, profile = self._shaped(params, base_env), self.permissions.env_policy
-        plain, files = launch_of(shaped, spec, base_env, folder, profile)
-        self.launched = plain._replace(env=changed(plain.env, self._changes(params, plain.env)))
+        launch, files = launch_with(params, {MARK_NAME: home.key.encode()}, home)
         try:
             numbers = self._pass_sources(files)
             self._telling = Telling()
@@ -99,7 +94,18 @@ class Prepared:
         except BaseException:
             _close_all(files.values())
             raise
-        return self._wrapped(self.launched, numbers), files
+        self.launched = launch
+        return self._wrapped(launch, numbers), files
+
+    def with_variables(self, params: ExecParams, mark: bytes | None, base_env: Mapping[bytes, bytes]) -> None:
+        """Note the variables of the command that was launched.
+
+        Raises:
+            InvalidRequest: one cannot be one.
+        """
+        shaped = self._shaped(params, base_env)
+        env = env_of(shaped, base_env, mark, self.permissions.env_policy)
+        self.launched = self.launched._replace(env=changed(env, self._changes(params, env)))
 
     def tell(self, arguments: Sequence[bytes]) -> None:
         """Tell the wrapper that was launched its arguments, for which it waits."""
@@ -204,12 +210,10 @@ class Prepared:
         passed |= {f"source{number}": number for number in numbers}
         if self._resolver is not None:
             passed["resolver"] = self._resolver
-        mark = plain.env.get(MARK_NAME, plain.process_id.encode())
         return plain._replace(
             argv=argv,
             arg0=None,
             cwd=_FOLDER,
-            env={MARK_NAME: mark},
             limits={},
             tty=plain.tty._replace(controls=False) if plain.tty is not None else None,
             passed=passed,

@@ -145,7 +145,7 @@ def _restore_unstarted(backend: LocalBackend, spec: ProcessSpec, spawned: Spawne
     if spawned is not None:
         spawned.close()
         backend.keeper.abandon(spec.key)
-    folder = backend.log_folder(spec)
+    folder = backend.log_folder(spec.key)
     OutputLog(folder, spec.instance, spec.log_budget).remove()  # what the wrapper has said of its end
     output = OutputLog(folder, spec.instance, spec.log_budget, backend.memory)
     process = ManagedProcess(spec, output, backend, backend.clock)
@@ -162,7 +162,7 @@ def _is_gone(backend: LocalBackend, spec: ProcessSpec, spawned: SpawnedProcess |
     """Tell whether events stood on disk of which there is no index any more: seqs would begin anew."""
     if spawned is None or "stored" not in spawned.marks:
         return False
-    return not any(Path(backend.log_folder(spec)).glob("idx.[0-9]*"))
+    return not any(Path(backend.log_folder(spec.key)).glob("idx.[0-9]*"))
 
 
 def _forgotten(
@@ -179,19 +179,19 @@ def _forgotten(
         spec
         for key, spec in starts.items()
         if newest[spec.process_id] != key
-        or (key in ends and ends[key]["on_disk"] and not os.path.exists(backend.log_folder(spec)))
+        or (key in ends and ends[key]["on_disk"] and not os.path.exists(backend.log_folder(spec.key)))
     ]
 
 
 def _forget(backend: LocalBackend, spec: ProcessSpec) -> None:
-    OutputLog(backend.log_folder(spec), spec.instance, spec.log_budget).remove()
+    OutputLog(backend.log_folder(spec.key), spec.instance, spec.log_budget).remove()
     backend.journal.note(forget_record(spec))
 
 
 def _log_of(
     backend: LocalBackend, spec: ProcessSpec, end: dict[str, Any] | None, spawned: SpawnedProcess | None
 ) -> OutputLog:
-    folder, now = backend.log_folder(spec), backend.clock()
+    folder, now = backend.log_folder(spec.key), backend.clock()
     if end is None:
         started: list[_Memo] = []
         left = spawned or _exit_left(backend, spec)
@@ -314,7 +314,7 @@ def _keep_findable(process: ManagedProcess) -> None:
 def _exit_left(backend: LocalBackend, spec: ProcessSpec) -> ProcessExit | None:
     """Return what a keeper wrote down that ended because nothing was left to keep."""
     try:
-        return exit_from(json.loads(Path(backend.log_folder(spec), "exit").read_text()))
+        return exit_from(json.loads(Path(backend.log_folder(spec.key), "exit").read_text()))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from execzmq.backends import orphans
-from execzmq.backends.launching import check_params, digest_of, explain_plain, launch_of, spawn_error
+from execzmq.backends.launching import Home, check_params, digest_of, explain_plain, launch_of, spawn_error
 from execzmq.backends.looking import Outdated
 from execzmq.backends.prepared import Prepared
 from execzmq.backends.wiring import connect_streams
@@ -25,7 +25,7 @@ from execzmq.process.ending import End
 from execzmq.process.lifecycle import Life
 from execzmq.process.log import OutputLog
 from execzmq.process.managed import ManagedProcess
-from execzmq.process.spec import ProcessSpec, spec_of
+from execzmq.process.spec import ProcessSpec, key_of, spec_of
 from execzmq.types.params import ExecParams, SandboxIntent
 
 if TYPE_CHECKING:
@@ -111,24 +111,24 @@ class Starter:
             if self.is_ending:
                 raise ServerLost("the server is ending and starts nothing any more")
             check_params(params)
-            process_id, digest = self._id_of(params), digest_of(params)
-            existing = self._repeated(params, process_id, digest)
+            process_id = self._id_of(params)
+            existing = self._repeated(params, process_id)
             if existing is not None:
                 return existing, self._starting.get(process_id), True
-            process, starting = self._begin(params, process_id, session, digest, prepared, undoing)
+            process, starting = self._begin(params, process_id, session, prepared, undoing)
             undoing.pop_all()
         return process, starting, False
 
     def _id_of(self, params: ExecParams) -> str:
         return self._backend.table.new_id() if params.process_id is None else params.process_id
 
-    def _repeated(self, params: ExecParams, process_id: str, digest: str) -> ManagedProcess | None:
+    def _repeated(self, params: ExecParams, process_id: str) -> ManagedProcess | None:
         """Return the process that the same start has begun before; check that else a new one may begin."""
         existing = self._backend.table.get(process_id)
         if existing is None or existing.life is Life.FAILED:
             self._backend.table.check_new(process_id, params.name)
             return None
-        if params.process_id is None or existing.spec.digest != digest:
+        if params.process_id is None or existing.spec.digest != digest_of(params):
             message = f"the process_id {process_id!r} is taken by another command; choose another"
             raise Conflict(f"{message}, or forget it", process_id=process_id)
         return existing
@@ -148,7 +148,7 @@ class Starter:
             Conflict, InvalidRequest, LimitExceeded, PermissionRefused, SandboxUnavailable: as a start.
         """
         check_params(params)
-        self._repeated(params, self._id_of(params), digest_of(params))
+        self._repeated(params, self._id_of(params))
         base_env, cwd = self._backend.base_env, self._backend.cwd_of(params)
         while (preparing := self._preparing(params, share)) is not None:
             with contextlib.suppress(Outdated), contextlib.closing(await preparing) as prepared:
@@ -161,44 +161,59 @@ class Starter:
         params: ExecParams,
         process_id: str,
         session: str,
-        digest: str,
         prepared: Prepared | None,
         undoing: contextlib.ExitStack,
     ) -> tuple[ManagedProcess, Outcome[None]]:
-        backend = self._backend
         instance = int.from_bytes(os.urandom(8))
-        wanted = params.log_budget if prepared is None else prepared.permissions.output_bytes
-        budget = wanted or backend.settings.log_budget
-        cwd = backend.cwd_of(params)
-        applied = None if prepared is None else prepared.applied
-        spec = spec_of(params, process_id, instance, cwd, budget, session, digest, backend.clock(), applied)
+        spec_of_it = partial(self._spec_of, params, process_id, instance, session, prepared)
         if prepared is None:
-            process, spawned = self._begin_plain(params, spec)
+            process, spawned = self._begin_plain(params, spec_of_it())
         else:
-            process, spawned = self._begin_confined(params, spec, prepared, undoing)
+            key = key_of(process_id, instance)
+            process, spawned = self._begin_confined(params, key, prepared, spec_of_it, undoing)
         starting = self._starting[process_id] = Outcome()
         self.counts["started"] += 1
         spawned.then(partial(self._spawned, process, prepared), partial(self._failed, process, prepared))
         return process, starting
 
+    def _spec_of(
+        self, params: ExecParams, process_id: str, instance: int, session: str, prepared: Prepared | None
+    ) -> ProcessSpec:
+        backend = self._backend
+        budget, cwd = self._budget_of(params, prepared), backend.cwd_of(params)
+        digest, applied = digest_of(params), None if prepared is None else prepared.applied
+        return spec_of(params, process_id, instance, cwd, budget, session, digest, backend.clock(), applied)
+
+    def _budget_of(self, params: ExecParams, prepared: Prepared | None) -> int:
+        wanted = params.log_budget if prepared is None else prepared.permissions.output_bytes
+        return wanted or self._backend.settings.log_budget
+
     def _begin_plain(
         self, params: ExecParams, spec: ProcessSpec
     ) -> tuple[ManagedProcess, Outcome[SpawnedProcess]]:
-        launch, files = launch_of(params, spec, self._backend.base_env, self._backend.log_folder(spec))
+        folder = self._backend.log_folder(spec.key)
+        launch, files = launch_of(params, spec, self._backend.base_env, folder)
         try:
             return self._recorded(spec), self._backend.keeper.spawn(launch, files)
         finally:
             _close_all(files)
 
     def _begin_confined(
-        self, params: ExecParams, spec: ProcessSpec, prepared: Prepared, undoing: contextlib.ExitStack
+        self,
+        params: ExecParams,
+        key: str,
+        prepared: Prepared,
+        spec_of_it: Callable[[], ProcessSpec],
+        undoing: contextlib.ExitStack,
     ) -> tuple[ManagedProcess, Outcome[SpawnedProcess]]:
         """Have the wrapper loaded first, which waits for its arguments, and make what it needs meanwhile."""
         backend, confiner = self._backend, self._backend.confiner
-        confiner.occupy(spec.key, prepared)
-        undoing.callback(confiner.vacate, spec.key, prepared)
+        confiner.occupy(key, prepared)
+        undoing.callback(confiner.vacate, key, prepared)
+        budget = self._budget_of(params, prepared)
+        home = Home(key, backend.cwd_of(params), backend.log_folder(key), budget)
         try:
-            launch, files = prepared.launch_of(params, spec, backend.base_env, backend.log_folder(spec))
+            launch, files = prepared.launch_of(params, home)
         except OSError as error:
             raise spawn_error(error) from None
         try:
@@ -207,17 +222,20 @@ class Starter:
             _close_all(files)
         undoing.callback(spawned.cancel)
         prepared.looked.check()
+        spec = spec_of_it()
+        prepared.with_variables(params, spec.mark, backend.base_env)
         arguments = prepared.arguments(prepared.launched, prepared.numbers)
-        confiner.hold(spec.key, prepared)
+        confiner.hold(key, prepared)
         process = self._recorded(spec)
         prepared.tell(arguments)
+        process.log.store.prepare()
         return process, spawned
 
     def _recorded(self, spec: ProcessSpec) -> ManagedProcess:
         """Write a start down, and take its process into the table."""
         backend = self._backend
         backend.recording.begun(spec)
-        log = OutputLog(backend.log_folder(spec), spec.instance, spec.log_budget, backend.memory)
+        log = OutputLog(backend.log_folder(spec.key), spec.instance, spec.log_budget, backend.memory)
         process = ManagedProcess(spec, log, backend, backend.clock)
         backend.take_in(process)
         return process

@@ -16,7 +16,8 @@ from execzmq.cli.session import go
 from execzmq.cli.text import printable, table
 from execzmq.client.launch import listens
 from execzmq.environments import store, trust
-from execzmq.environments.model import ConnectionFile, Environment, OwnServer
+from execzmq.environments.model import ConnectionFile, Environment, OwnServer, Ssh
+from execzmq.environments.ssh_folder import connections_of
 from execzmq.errors import ConnectionFailed, InvalidRequest
 
 _ACTIONS = ("list", "trust", "untrust")
@@ -71,6 +72,9 @@ def _entry(one: Environment) -> dict[str, object]:
 
 def _state(one: Environment) -> str:
     """Tell what is seen of an environment from here; `-` where only connecting would tell."""
+    if isinstance(one.place, Ssh):
+        told = connections_of(one.name)
+        return "open" if any(told) else "broken" if told else "-"
     if isinstance(one.place, OwnServer):
         path = str(connection.state_folder(one.place.name) / "connection.json")
     elif isinstance(one.place, ConnectionFile):

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from execzmq.client.cursors import ToldCursors
-from execzmq.client.launch import listens
+from execzmq.client.launch import is_back
 from execzmq.client.links import Links, LinkState
 from execzmq.client.requester import Answer, Content, OnDone, PendingCall, Requester
 from execzmq.client.silence import REFUSED, UNASKED, lost, lost_with, nobody, stopped, stuck, unanswered
@@ -152,7 +152,7 @@ class Connection:
         if self._refused is not None:
             raise self._refused
         if self._is_given_up:
-            if not listens(self.info):
+            if not is_back(self.info):
                 raise lost(UNASKED, self.why_down())
             self._await_server()
 

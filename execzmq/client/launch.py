@@ -134,6 +134,11 @@ def listens(info: ConnectionInfo) -> bool:
     return path is None or _accepts(path) or _takes_over(info)
 
 
+def is_back(info: ConnectionInfo) -> bool:
+    """Tell whether a server that was lost is worth to be waited for: over a network that does not show."""
+    return info.transport == "ipc" and listens(info)
+
+
 def _accepts(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)

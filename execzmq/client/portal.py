@@ -196,7 +196,7 @@ class LoopThread:
     def _submit(self, call: _Call[Any]) -> None:
         try:
             self.hand_over(partial(self._begin, call))
-        except BaseException:
+        except (ClientClosed, RuntimeError):  # an interrupt may come when it has been handed over
             call.refuse(RuntimeError())
             raise
 

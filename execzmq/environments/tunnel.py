@@ -37,7 +37,7 @@ class Tunnel:
 
     def __init__(self, name: str, ssh: Ssh) -> None:
         self._name, self._ssh = name, ssh
-        self._folder = SshFolder()
+        self._folder = SshFolder(name)
         self._pid = os.getpid()
         self._problem = ""
         self._child: SshChild | None = None
@@ -70,6 +70,7 @@ class Tunnel:
             if isinstance(error, TimeoutError) and not isinstance(error, ExecZMQError):
                 raise ssh_words.late(name, ssh, OPEN_SECONDS) from None
             raise
+        tunnel._folder.tell(is_up=True)
         tunnel._keeping = asyncio.create_task(tunnel._keep())
         return tunnel
 
@@ -101,10 +102,12 @@ class Tunnel:
             assert self._child is not None
             status = await self._child.ended()
             self._problem = ssh_words.why_ended(self._name, self._ssh, status, self._child.said).message
+            self._folder.tell(is_up=False)
             pause = _PAUSE_FIRST
             while not await self._is_open_again():
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _PAUSE_LAST)
+            self._folder.tell(is_up=True)
             self._problem = ""
 
     async def _is_open_again(self) -> bool:

@@ -11,13 +11,15 @@ import shutil
 
 from execzmq.process.index import RECORD_SIZE, Record, pack
 from execzmq.process.indexfiles import IndexFiles
-from execzmq.process.logfile import FileLost
+from execzmq.process.logfile import FileLost, create
 from execzmq.process.segments import SegmentedStream, segment_size
 from execzmq.process.trimming import Trimmer
 from execzmq.process.unlinking import empty_folder
 from execzmq.settings import KIB
 
 _PREFIXES = {"stdout": "out", "stderr": "err", "meta": "meta"}
+_FIRST = ("meta.0", "idx.1", "out.0")
+"""What the first output, which is mostly that of stdout, and the event before it are written to."""
 _LARGEST_INDEX = 256 * KIB
 
 
@@ -34,6 +36,7 @@ class LogFiles:
 
     __slots__ = (
         "_folder",
+        "_has_prepared",
         "damaged",
         "data",
         "dropped",
@@ -51,10 +54,31 @@ class LogFiles:
         self.trimmer = Trimmer(self.data, self.index, self.dropped)
         self.exist = False
         self.damaged = False
+        self._has_prepared = False
 
     def make_folder(self) -> None:
         """Make the folder, for the user alone."""
         os.makedirs(self._folder, 0o700, exist_ok=True)
+
+    def prepare(self) -> None:
+        """Make the files that the first output needs, still empty: on a busy disk that takes its time.
+
+        They count as not there until something stands in them. What cannot be made now is made then.
+        """
+        with contextlib.suppress(OSError):
+            self.make_folder()
+            self._has_prepared = True
+            for name in _FIRST:
+                os.close(create(f"{self._folder}/{name}"))
+
+    def end(self) -> None:
+        """Close the descriptors after the last event, and remove what was prepared and never needed."""
+        self.close()
+        if self._has_prepared and not self.exist:
+            with contextlib.suppress(OSError):
+                for name in _FIRST:
+                    os.unlink(f"{self._folder}/{name}")
+                os.rmdir(self._folder)
 
     def load(self) -> Record | None:
         """Take up what an earlier life has left, cut off a torn record, and return the last one.
@@ -72,6 +96,7 @@ class LogFiles:
             self.data[name].load(found.get(prefix, ()))
         bad = self.index.load(found.get("idx", ()))
         last = self.index.last_record()
+        self.exist = last is not None or bad > 0 or any(stream.end for stream in self.data.values())
         self.damaged = bad > 1 or (last is not None and self._lacks_data(last))
         for name in self.dropped:
             stream, end = self.data[name], last.end_of(name) if last is not None else 0

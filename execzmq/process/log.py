@@ -168,10 +168,7 @@ class OutputLog:
     def _ends_at(self, seq: int) -> tuple[int, int]:
         if seq >= self.last_seq:
             return self.ends["stdout"], self.ends["stderr"]
-        known = self._cursors.get(seq)
-        if known is not None:
-            return known
-        return self.store.ends_at_or_before(seq)
+        return self._cursors.get(seq) or self.store.ends_at_or_before(seq)
 
     # Writing
 
@@ -228,7 +225,7 @@ class OutputLog:
         self._meta_end += len(payload)
         self._add(record, payload, self.is_on_disk or kind == "notice")
         if kind in LAST_KINDS:
-            self.close()
+            self._files.end()
         return record
 
     def finish(self, seq: int, ends: Mapping[str, int], payload: bytes, now: float) -> None:

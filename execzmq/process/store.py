@@ -44,6 +44,11 @@ class LogStore:
         self.trouble: OSError | None = None
         self._memory = memory
 
+    def prepare(self) -> None:
+        """Make ready what the first output needs of the disk, while there is time for it."""
+        if not self.files.exist and self.trouble is None:
+            self.files.prepare()
+
     # Output that is no event yet
 
     def room(self, pending: int, *, are_on_disk: bool) -> int:

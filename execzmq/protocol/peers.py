@@ -72,12 +72,14 @@ class Answers(Generic[A]):
         self._of_session.setdefault((identity, session), OrderedDict())[msg_id] = None
         return Seen.NEW, None
 
-    def finish(self, identity: str, session: str, msg_id: str, answer: A, now: float) -> None:
-        """Keep the answer of a request in progress."""
+    def finish(self, identity: str, session: str, msg_id: str, answer: A, now: float) -> bool:
+        """Keep the answer of a request in progress; return whether it was."""
         key = (identity, session, msg_id)
-        if key in self._in_progress:
-            self._in_progress.remove(key)
-            self._answered[key] = (now, answer)
+        if key not in self._in_progress:
+            return False
+        self._in_progress.remove(key)
+        self._answered[key] = (now, answer)
+        return True
 
     def expire(self, now: float) -> None:
         """Forget the answers that are older than they are kept for."""

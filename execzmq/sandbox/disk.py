@@ -68,14 +68,16 @@ class Listing(NamedTuple):
 class Disk:
     """The disk as it is found in the course of one look.
 
-    Attributes:
+    Args:
         placeholders: paths whose empty folder, or file, was left by another sandbox.
+
+    Attributes:
         known: all answers so far.
         answers: those that were asked for since the last `begin`.
     """
 
     def __init__(self, placeholders: Collection[bytes] = ()) -> None:
-        self.placeholders = placeholders
+        self._placeholders = placeholders
         self._missing: set[bytes] = set()
         self.known: Answers = {}
         self.answers: Answers = {}
@@ -147,7 +149,7 @@ class Disk:
     @_question
     def is_placeholder(self, path: bytes) -> bool:
         """Tell whether what is at a path was left by another sandbox."""
-        return path in self.placeholders
+        return path in self._placeholders
 
     @_question
     def is_empty(self, folder: bytes) -> bool:

@@ -106,8 +106,10 @@ class Pending:
         Raises:
             LimitExceeded: a guest has too many.
         """
+        if not peer.is_guest:
+            return
         value = len(self._routes.get(peer.user_id, ()))
-        if peer.is_guest and value >= SHARE_PENDING:
+        if value >= SHARE_PENDING:
             message = f"{value} requests of this share wait for their answers, which is the most: ask less"
             raise LimitExceeded(message, limit=SHARE_PENDING, value=value)
 
@@ -127,6 +129,14 @@ class Pending:
         routes.pop((caller.session, caller.msg_id), None)
         if not routes:
             self._routes.pop(caller.peer.user_id, None)
+
+    def keep(self, caller: Caller, reply: Reply | ExecZMQError, now: float) -> bool:
+        """Keep the answer of a request; return whether it is the first one that it has."""
+        peer = caller.peer
+        answers = self._guests.get(peer.user_id) if peer.is_guest else self._owners
+        if answers is None:  # a guest's who is no more
+            return True
+        return answers.finish(peer.user_id, caller.session, caller.msg_id, reply, now)
 
     def forget(self, user_id: str) -> None:
         """Forget the answers of a user who is no more."""
@@ -288,23 +298,23 @@ class Dispatcher:
         self, socket: str, routing: list[Any], caller: Caller, message: Message, reply: Reply | ExecZMQError
     ) -> None:
         self._pending.done(caller)
-        peer = caller.peer
-        method = METHODS.get(message.msg_type.removesuffix("_request"))
+        name = message.msg_type.removesuffix("_request")
+        method = METHODS.get(name)
         if method is not None and not method.idempotent:
-            answers = self._pending.answers_of(peer)
-            answers.finish(peer.user_id, caller.session, caller.msg_id, reply, self._clock())
-            self._tell_recorder(caller, message, reply)
-        if not self._guard.is_current(peer):
+            is_first = self._pending.keep(caller, reply, self._clock())
+            if is_first or not isinstance(reply, Reply):
+                self._tell_recorder(name, caller, message, reply)
+        if not self._guard.is_current(caller.peer):
             reply = _ended()  # its share has ended while it waited
-        self._send(socket, [*routing, *_frames_of(self._guard.codec_of(peer), message.header, reply)])
+        codec = self._guard.codec_of(caller.peer)
+        self._send(socket, [*routing, *_frames_of(codec, message.header, reply)])
 
-    def _tell_recorder(self, caller: Caller, message: Message, reply: Reply | ExecZMQError) -> None:
-        name, content = message.msg_type.removesuffix("_request"), message.content
-        if isinstance(reply, Reply):
-            content, ename = {**content, **reply.content}, ""
-        else:
-            ename = type(reply).__name__
-        self._recorder.done(caller.peer, name, str(content.get("process_id", "")), caller.session, ename)
+    def _tell_recorder(
+        self, name: str, caller: Caller, message: Message, reply: Reply | ExecZMQError
+    ) -> None:
+        answer, ename = (reply.content, "") if isinstance(reply, Reply) else ({}, type(reply).__name__)
+        process_id = answer.get("process_id") or message.content.get("process_id", "")
+        self._recorder.done(caller.peer, name, str(process_id), caller.session, ename)
 
 
 def _frames_of(codec: Codec, header: dict[str, Any], reply: Reply | ExecZMQError) -> list[Buffer]:

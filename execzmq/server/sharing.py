@@ -95,6 +95,8 @@ class Sharing:
         if self._settings.insecure and len(self.book):
             message = "there are shares, which need CURVE: revoke them, or leave --insecure out"
             raise InvalidState(message, count=len(self.book))
+        if self._settings.insecure:
+            log.warning("no CURVE on tcp: whoever reaches the port can read all output")
         self._admission.allow([*self.book])
         if self._settings.transport == "tcp":
             self._listen(len(self.book))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import errno
 import os
 import shutil
@@ -23,6 +24,7 @@ from execzmq.errors import (
     CommandNotFound,
     InvalidRequest,
     InvalidState,
+    LimitExceeded,
     NotExecutable,
     SandboxUnavailable,
     SpawnFailed,
@@ -726,3 +728,59 @@ def _open_and_cancel(gate: threading.Event, task: "asyncio.Future[int]") -> None
     loop = asyncio.get_running_loop()
     wait_until(lambda: loop._ready)  # type: ignore[attr-defined]  # the result
     loop.call_soon(task.cancel)
+
+
+async def test_what_is_refused_when_the_wrapper_is_loaded_leaves_nothing(root: Path) -> None:
+    """More variables than bubblewrap takes, found while it waits for them: nothing was begun."""
+    async with private() as backend:
+        many = {b"V%d" % number: b"" for number in range(5000)}
+        params = dataclasses.replace(confined(shell("true"), root), env=many, env_policy=EnvPolicy("all"))
+        for _ in range(3):
+            with pytest.raises(LimitExceeded):
+                await backend.start(params)
+        assert await backend.list_processes() == []
+        await nothing_is_left(backend)
+        await (await backend.start(confined(shell("true"), root))).wait("closed", 20.0)
+
+
+async def test_arguments_that_take_long_to_read(root: Path) -> None:
+    """A megabyte of variables is told while the wrapper reads it."""
+    async with private() as backend:
+        large = {b"PATH": os.environb[b"PATH"]} | {b"V%d" % number: b"x" * 100_000 for number in range(10)}
+        params = dataclasses.replace(
+            confined(shell("env | wc -c"), root), env=large, env_policy=EnvPolicy("all")
+        )
+        said = output_of(await all_events(await backend.start(params)))
+        assert int(said) > 1_000_000
+
+
+def _replace_by_link(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # what a sandbox has left there
+        path.rmdir()
+    path.symlink_to("elsewhere")
+
+
+async def test_what_changes_between_two_starts_is_seen(root: Path) -> None:
+    """The second one expects what the first has found, and finds otherwise before anything is mounted."""
+    async with private() as backend:
+        line = "mkdir .git/hooks 2>/dev/null && echo made || echo kept"
+        params = confined(shell(line), root)
+
+        async def said() -> bytes:
+            return output_of(await all_events(await backend.start(params)))
+
+        assert [await said(), await said()] == [b"kept\n", b"kept\n"]
+        await asyncio.to_thread(_replace_by_link, root / ".codex")
+        for _ in range(2):
+            with pytest.raises(InvalidRequest) as caught:
+                await backend.start(params)
+            assert caught.value.details["reason"] == "protected_is_link"
+        await asyncio.to_thread((root / ".codex").unlink)
+        assert await said() == b"kept\n"
+        await asyncio.to_thread(root.rename, root.with_name("other"))
+        with pytest.raises(InvalidRequest) as caught:
+            await backend.start(params)
+        assert caught.value.details["reason"] == "root_not_found"
+        await asyncio.to_thread(root.mkdir)
+        assert await said() == b"kept\n"
+        await nothing_is_left(backend)

@@ -1,6 +1,7 @@
 """When a start looks at the disk at once, and when aside: never where something may hang, or take long."""
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +13,7 @@ import pytest
 from execzmq.backends import looking
 from execzmq.backends.looking import Looked, Looker, Outdated
 from execzmq.backends.sweeping import Sweeper
-from execzmq.errors import InvalidRequest, SandboxUnavailable
+from execzmq.errors import InvalidRequest, SandboxUnavailable, SpawnFailed
 from execzmq.sandbox import disk
 from execzmq.sandbox.disk import Disk
 from execzmq.sandbox.planning import Wish
@@ -145,6 +146,24 @@ async def test_what_is_replaced_after_it_was_opened(short_tmp: Path, mounts: Pat
         with contextlib.closing(found), pytest.raises(InvalidRequest) as caught:
             found.check()
         assert (caught.value.reason, watched.aside) == ("root_changed", 1)
+
+
+async def test_no_descriptor_is_left_to_check_with(
+    short_tmp: Path, mounts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be looked at is not taken for what was there."""
+
+    def refuse(path: bytes) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with looker(short_tmp) as (watched, root):
+        await look(watched, root)
+        found = await watched.look(permissions(writable=(os.fsencode(root),)), WRAPPER)
+        with monkeypatch.context() as patch, contextlib.closing(found):
+            patch.setattr("execzmq.sandbox.disk.os.scandir", refuse)
+            with pytest.raises(SpawnFailed) as caught:
+                found.check()
+        assert caught.value.details["reason"] == "too_many_descriptors"
 
 
 async def test_what_was_expected_and_is_not(short_tmp: Path, mounts: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import statistics
@@ -11,14 +12,16 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import execzmq
 from execzmq.client.sync import Client
-from tests.benchmarks import bare
+from tests.benchmarks import bare, websocket
 
 MEGABYTES = 300
+CURVE_MEGABYTES = 100
 AT_ONCE = 100
 IMPORTS = "import asyncio, zmq.asyncio, msgpack, click"
 
@@ -66,14 +69,15 @@ def run_true(client: Client, rounds: int) -> Ratio:
     return Ratio("run true", ours * 1e3, peer * 1e3, "ms")
 
 
+def _read_all(client: Client, command: list[str], size: int) -> None:
+    process = client.start(command, backpressure="pause")
+    assert sum(len(chunk.data) for chunk in process.output() if isinstance(chunk, execzmq.Output)) == size
+
+
 def throughput(client: Client, rounds: int) -> Ratio:
     """One reader of 300 MB against `os.read(262144)` from a 64 KiB pipe."""
     command = ["head", "-c", f"{MEGABYTES}M", "/dev/zero"]
     size = MEGABYTES << 20
-
-    def ours() -> None:
-        process = client.start(command, backpressure="pause")
-        assert sum(len(chunk.data) for chunk in process.output() if isinstance(chunk, execzmq.Output)) == size
 
     def peer() -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process:
@@ -83,8 +87,23 @@ def throughput(client: Client, rounds: int) -> Ratio:
                 left -= len(data)
             assert left == 0
 
-    seconds, peer_seconds = _interleaved(ours, peer, rounds)
+    seconds, peer_seconds = _interleaved(partial(_read_all, client, command, size), peer, rounds)
     return Ratio("300 MB", MEGABYTES / seconds, MEGABYTES / peer_seconds, "MiB/s")
+
+
+def over_curve(client: Client, folder: Path, rounds: int) -> Ratio:
+    """One reader of 100 MB over tcp with CURVE, against the same as codex's exec-server sends it."""
+    command = ["head", "-c", f"{CURVE_MEGABYTES}M", "/dev/zero"]
+    size = CURVE_MEGABYTES << 20
+    client.share(folder / "curve.json", role="owner")
+
+    def peer() -> None:
+        assert asyncio.run(websocket.received(port, command)) == size
+
+    with execzmq.connect(str(folder / "curve.json")) as guest, websocket.serving() as port:
+        ours = partial(_read_all, guest, command, size)
+        seconds, peer_seconds = _interleaved(ours, peer, rounds)
+    return Ratio("100 MB over CURVE", CURVE_MEGABYTES / seconds, CURVE_MEGABYTES / peer_seconds, "MiB/s")
 
 
 def at_once(client: Client, rounds: int) -> Ratio:

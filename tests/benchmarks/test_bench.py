@@ -36,6 +36,12 @@ def test_throughput(client: Client) -> None:
 
 
 @pytest.mark.bench
+def test_over_curve(client: Client, tmp_path: Path) -> None:
+    """At least 2.5 times what codex's form carries over a plain websocket."""
+    assert tell(measures.over_curve(client, tmp_path, 5)).value >= 2.5
+
+
+@pytest.mark.bench
 def test_at_once(client: Client) -> None:
     """At least 0.45 of the rate of `Popen`."""
     assert tell(measures.at_once(client, 15)).value >= 0.45
@@ -68,6 +74,7 @@ def test_the_measures_run(client: Client, home_root: Path) -> None:
     for ratio in (
         measures.run_true(client, 5),
         measures.throughput(client, 1),
+        measures.over_curve(client, home_root, 1),
         measures.at_once(client, 1),
         measures.command_line(1),
         measures.sandboxed(client, home_root / "ws", 2),

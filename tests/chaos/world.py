@@ -21,7 +21,7 @@ from tests.chaos import commands, relay, witness
 from tests.chaos.commands import Record
 from tests.chaos.disk import CAN_MOUNT, Disk, mounted
 from tests.servers import MOST_MEMORY, ServerProcess
-from tests.support import deadline, ms, pass_time, program_env
+from tests.support import deadline, ms, pass_time, program_env, wait_until
 
 KINDS = ("writer", "terminal", "reader")
 PYTHON = os.path.realpath(sys.executable)
@@ -171,9 +171,13 @@ class World:
             for number, sight in enumerate(sights):
                 _check(command, told, sight[command.process_id], f"witness {number} of {command}")
         assert self.server.peak_memory() < MOST_MEMORY
-        assert sorted(path.name[:1] for path in self._root.iterdir()) == ["c", *"r" * len(self.commands)]
+        await asyncio.to_thread(wait_until, self._is_tidy, 20.0)
         for command in self.commands:
             await (await self.client.attach(command.process_id)).forget()
+
+    def _is_tidy(self) -> bool:
+        """Tell whether sandboxes have left nothing, which goes soon after the last of them."""
+        return sorted(path.name[:1] for path in self._root.iterdir()) == ["c", *"r" * len(self.commands)]
 
     async def close(self) -> None:
         """End every program that this world has started."""

@@ -169,3 +169,10 @@ def test_core_variables() -> None:
     wanted = {b"HOME": b"/h", b"PATH": b"/bin", b"LC_ALL": b"C", b"XDG_STATE_HOME": b"/s"}
     others = {b"AWS_SECRET": b"s", b"SSH_AUTH_SOCK": b"/a", b"DISPLAY": b":0", b"\xff": b"\xfe"}
     assert launch.core_variables(wanted | others) == wanted
+
+
+def test_over_a_network_it_does_not_show_whether_a_server_is_back() -> None:
+    """So a lost one is not waited for again, while a new client tries."""
+    info = connection.ConnectionInfo("tcp", "192.0.2.7", 1, 2, 3, 4, 5, key="k")
+    assert launch.listens(info)
+    assert not launch.is_back(info)

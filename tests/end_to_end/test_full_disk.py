@@ -20,7 +20,6 @@ from tests.commands import (
     end_of,
     events_until,
     output_of,
-    run,
     shell,
     until_output,
     words,
@@ -75,10 +74,13 @@ async def until_notice(process: ExecProcess, kind: str, after_seq: int = 0) -> l
 
 
 async def until_whole(backend: ExecBackend) -> None:
-    """Wait until a command's output is no longer held in memory."""
+    """Wait until a command's output is no longer held in memory; leave nothing that takes the room."""
     async with deadline(30):
-        while "degraded" in notices_of((await run(backend, shell("echo x")))[0]):
-            pass
+        is_held = True
+        while is_held:
+            process = await backend.start(shell("echo x"))
+            is_held = "degraded" in notices_of(await all_events(process))
+            await process.forget()
 
 
 async def test_a_flood_ends_with_its_loss_stated_x03() -> None:

@@ -16,9 +16,9 @@ import pytest
 import zmq
 
 from execzmq.client.remote import RemoteBackend
-from execzmq.connection import ConnectionInfo
+from execzmq.connection import ConnectionInfo, load
 from execzmq.errors import AuthenticationFailed, ConnectionFailed, RequestTimeout
-from execzmq.protocol.wire import DELIMITER
+from execzmq.protocol.wire import DELIMITER, Codec
 from execzmq.settings import MAX_TOPICS
 from tests.commands import all_events, output_of, python, shell, words
 from tests.end_to_end import flood
@@ -98,6 +98,37 @@ def _beats(info: ConnectionInfo) -> bool:
         dealer.connect(info.endpoint("hb"))
         dealer.send(b"ping")
         return bool(dealer.poll(int(QUIET * 2 * TIMESCALE * 1000)))
+
+
+def _zmtp(*frames: bytes) -> bytes:
+    """Return a message of ZMTP 3."""
+    last = len(frames) - 1
+    return b"".join(
+        (b"\x02" if number == last else b"\x03") + len(frame).to_bytes(8) + frame
+        for number, frame in enumerate(frames)
+    )
+
+
+async def test_who_one_is_cannot_be_claimed(tmp_path: Path) -> None:
+    """A connection may say what it likes in its greeting: what the server's own handler says of it holds."""
+    with serving("t", "--transport", "tcp", *HERE, "--insecure") as server:
+        info = load(server.state / "connection-tcp.json")
+        codec = Codec(info.key.encode(), "liar")
+        undigested = codec.encode("info_request", {}, buffers=[b"x"])  # only `network` must have a digest
+        right = codec.encode("info_request", {})
+        said = {b"Socket-Type": b"DEALER", b"Identity": b"", b"User-Id": b"owner", b"__fd": b"0"}
+        ready = b"\x05READY" + b"".join(
+            bytes([len(name)]) + name + len(value).to_bytes(4) + value for name, value in said.items()
+        )
+        reader, writer = await asyncio.open_connection(info.ip, info.shell_port)
+        writer.write(b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16 + 1 + 31))
+        writer.write(b"\x04" + bytes([len(ready)]) + ready)
+        await reader.readuntil(b"READY")  # so it has been let in
+        writer.write(_zmtp(*map(bytes, undigested)) + _zmtp(*map(bytes, right)))
+        received = await reader.readuntil(b"info_reply")
+        writer.close()
+        await writer.wait_closed()
+        assert received.count(DELIMITER) == 1  # the other one has no answer
 
 
 # A stolen observer's file

@@ -1,5 +1,6 @@
 """Another machine by ssh, with a real ssh and sshd."""
 
+import json
 import os
 import shutil
 import signal
@@ -92,13 +93,21 @@ def test_machine_that_does_not_come_back_is_said(box: SshServer, monkeypatch: py
     monkeypatch.setattr(core, "SERVER_GONE", ms(1000))
     with execzmq.connect("box") as client:
         process = client.start(COUNTER, stdin=True)
+        assert _state() == "open"
         box.stop()
         with pytest.raises(execzmq.ServerLost, match=r"environment box: ssh to 127.0.0.1: .*refused"):
             process.wait()
+        assert _state() == "broken"
         monkeypatch.setattr(core, "SERVER_GONE", ms(10_000))
         box.start()
         _write_when_it_is_back(process)
         assert next(process.lines()) == "line 1"
+
+
+def _state() -> str:
+    listed = json.loads(command_line("environments", "--json").stdout)
+    state: str = next(one["state"] for one in listed if one["name"] == "box")
+    return state
 
 
 def _write_when_it_is_back(process: execzmq.Process) -> None:

@@ -1,4 +1,4 @@
-"""Own a server on one host and clients on others: they have connection files of an owner's share.
+"""Own a server on one host and clients on others: they have connection files of shares.
 
 The way between them can be cut, lossy or slow.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import sys
@@ -82,30 +83,37 @@ class Cut:
 
 
 class Outpost:
-    """A host with clients, its link, and the connection file that leads over it."""
+    """A host with clients, its link, and the connection files that lead over it.
 
-    def __init__(self, link: Link, folder: Path) -> None:
+    Args:
+        folder: for the files.
+        client: makes the shares.
+        version: of IP.
+
+    Attributes:
+        file: what all clients are given; `None` = each has a file of its own.
+    """
+
+    def __init__(self, link: Link, folder: Path, client: AsyncClient, version: int) -> None:
         self.link = link
-        self.file = folder.with_suffix(".json")
+        self.file: Path | None = None
+        self._folder = folder
+        self._client = client
+        self._version = version
+        self._files = itertools.count(1)
         self._programs: list[Program] = []
 
-    async def join(self, client: AsyncClient, version: int) -> None:
-        """Get the connection file of a share, with the address that the server has from here."""
-        await client.share(self.file, role="owner")
-        info = connection.load(self.file)
-        connection.write_connection_file(self.file, dataclasses.replace(info, ip=self.link.address(version)))
-
     async def watch(self, process_id: str) -> Program:
-        """Let a client follow a process, which has seen its first event."""
-        return await self._client("watch", process_id)
+        """Let an observer follow a process, of which it has seen the first event."""
+        return await self._start("watch", process_id, role="observer", processes=[process_id])
 
     async def run(self, argv: Sequence[str]) -> Program:
-        """Let a client run a command."""
-        return await self._client("run", *argv)
+        """Let an owner run a command."""
+        return await self._start("run", *argv, role="owner")
 
     async def feed(self, process_id: str, seconds: float) -> Program:
-        """Let a client write to a process, whose first line has been taken."""
-        return await self._client("feed", process_id, str(seconds))
+        """Let an operator write to a process, whose first line has been taken."""
+        return await self._start("feed", process_id, str(seconds), role="operator", processes=[process_id])
 
     @contextlib.asynccontextmanager
     async def cut(self, seconds: float, *, silently: bool = False) -> AsyncIterator[Cut]:
@@ -118,8 +126,17 @@ class Outpost:
         await asyncio.to_thread(mend)
         cut.healed = time.monotonic()
 
-    async def _client(self, kind: str, *words: str) -> Program:
-        return await self._begin(far.__file__, kind, str(self.file), *words)
+    async def _start(self, kind: str, *words: str, **share: Any) -> Program:
+        """Start a client; in a file of its own is the address that the server has from here."""
+        file = self.file or await self._shared(**share)
+        return await self._begin(far.__file__, kind, str(file), *words)
+
+    async def _shared(self, **share: Any) -> Path:
+        file = self._folder / f"{next(self._files)}.json"
+        await self._client.share(file, **share)
+        info = connection.load(file)
+        connection.write_connection_file(file, dataclasses.replace(info, ip=self.link.address(self._version)))
+        return file
 
     async def _begin(self, path: str, *words: str) -> Program:
         """Start a program and wait until it is ready."""
@@ -184,10 +201,9 @@ async def world(
         made = World(folder, near)
         await asyncio.to_thread(made.start_server)
         stack.callback(lambda: made.server.close())
-        for number, host in enumerate(others, 1):
-            made.outposts.append(Outpost(make_link(near, host, number), folder / f"far{number}"))
-            stack.push_async_callback(made.outposts[-1].close)
         made.client = await stack.enter_async_context(made.server.aclient())
-        for outpost in made.outposts:
-            await outpost.join(made.client, version)
+        for number, host in enumerate(others, 1):
+            link = make_link(near, host, number)
+            made.outposts.append(Outpost(link, folder / f"far{number}", made.client, version))
+            stack.push_async_callback(made.outposts[-1].close)
         yield made

@@ -136,6 +136,45 @@ def test_first_byte_brings_everything_to_disk(log: OutputLog):
     again.close()
 
 
+def test_prepared_files_are_those_that_are_written(log: OutputLog):
+    """They count as nothing until something stands in them, also for a later server."""
+    log.store.prepare()
+    assert sorted(os.listdir(log.folder)) == ["idx.1", "meta.0", "out.0"]
+    assert (log.is_on_disk, log.disk_bytes) == (False, 0)
+    again = OutputLog.open(log.folder, 7, MIB, first=[STARTED])
+    assert (again.is_on_disk, again.damaged, again.page(0)) == (False, False, log.page(0))
+    log.store.prepare()
+    made = {entry.name: entry.stat().st_ino for entry in log.folder.iterdir()}
+    add_output(log, b"hello")
+    assert made == {entry.name: entry.stat().st_ino for entry in log.folder.iterdir()}
+    again = reopen(log)
+    assert (again.last_seq, again.ends["stdout"], again.damaged) == (2, 5, False)
+    again.close()
+
+
+@pytest.mark.parametrize("end", ["closed", "failed"])
+def test_what_was_prepared_for_nothing_goes(log: OutputLog, end: Kind):
+    """A silent process leaves no file; what is not ours in its folder is left alone."""
+    log.store.prepare()
+    log.append(end, b"[]", 3.0)
+    assert not log.folder.exists()
+    other = OutputLog(log.folder, 8, MIB)
+    other.store.prepare()
+    (log.folder / "mine").touch()
+    other.append(end, b"[]", 3.0)
+    assert os.listdir(log.folder) == ["mine"]
+
+
+def test_what_cannot_be_prepared_is_made_when_it_is_needed(short_tmp: Path):
+    """A folder that cannot be made is an error of the first output alone."""
+    (short_tmp / "p").touch()
+    log = OutputLog(short_tmp / "p" / "log", 7, MIB)
+    log.store.prepare()
+    with pytest.raises(OSError, match="Not a directory"):
+        log.feed("stdout", b"x")
+    log.append("failed", b"{}", 2.0)
+
+
 @pytest.mark.parametrize("kind", ["notice", "exited"])
 def test_event_that_a_restart_must_find_is_written(log: OutputLog, kind: Kind):
     """A notice at once, any other event when asked for: its seq is not used again."""

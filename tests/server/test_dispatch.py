@@ -407,3 +407,28 @@ async def test_what_a_guest_holds_up_is_its_own(
         assert desk.answer().content["status"] == expected
     desk.dispatcher.forget(made.share_id)
     assert desk.dispatcher._pending._guests == {}
+
+
+async def test_a_repeat_is_recorded_once(desk: Desk, handler: Counting) -> None:
+    """It is done once."""
+    made = share("operator", "p")
+    desk.book.add(made)
+    for _ in range(3):
+        desk.ask("forget", FORGET, user=made.share_id, msg_id="m")
+    assert handler.calls == 1
+    assert desk.recorded.requests == [(made.share_id, "forget", "p", "")]
+
+
+async def test_what_ends_after_its_share_leaves_nothing(desk: Desk, handler: Counting) -> None:
+    """It has been done, which is recorded; its answer is kept for nobody."""
+    made = share("operator", "p")
+    desk.book.add(made)
+    handler.gate = asyncio.Event()
+    desk.ask("forget", FORGET, user=made.share_id)
+    desk.book.remove(made.share_id)
+    desk.dispatcher.forget(made.share_id)
+    handler.gate.set()
+    await desk.settled()
+    assert desk.error() == "PermissionRefused"
+    assert desk.recorded.requests == [(made.share_id, "forget", "p", "")]
+    assert (desk.dispatcher._pending._guests, desk.dispatcher._pending._routes) == ({}, {})
