@@ -47,7 +47,8 @@ def test_two_hundred_commands_on_three_hosts(short_tmp: Path) -> None:
             assert starts[n] <= 1
         else:
             assert (cause, code, stdout, starts[n]) == ("exited", 0, f"{n}\n", 1)
-    assert 1 <= len(lost) <= SLOTS
+    # Those that ran there, and those before them whose end was not heard of any more.
+    assert 1 <= len(lost) <= 2 * SLOTS
 
 
 def _starts(folder: Path, number: int) -> int:

@@ -6,7 +6,15 @@ import pytest
 
 from execzmq.client.run import CompletedProcess
 from execzmq.cluster.results import completed, failed, is_of_one
-from execzmq.errors import CommandNotFound, ConnectionFailed, ServerLost, StatusUnknown
+from execzmq.errors import (
+    CommandNotFound,
+    Conflict,
+    ConnectionFailed,
+    ProcessNotFound,
+    RequestTimeout,
+    ServerLost,
+    StatusUnknown,
+)
 from execzmq.types.results import ExitResult
 
 
@@ -25,6 +33,9 @@ def test_a_command_that_has_ended() -> None:
         (ConnectionFailed("nobody answers"), "one", "server_lost"),
         (ConnectionFailed("no place"), "", "failed"),
         (CommandNotFound("no such program"), "one", "failed"),
+        (Conflict("taken"), "one", "failed"),
+        (RequestTimeout("no answer"), "one", "server_lost"),
+        (ProcessNotFound("forgotten"), "one", "server_lost"),
         (StatusUnknown("who knows", cause="server_lost"), "one", "server_lost"),
         (StatusUnknown("who knows"), "one", "server_lost"),
     ],
