@@ -32,8 +32,9 @@ def can_have_hosts() -> None:
         pytest.skip(reason)
 
 
-def test_two_hundred_commands_on_three_hosts(short_tmp: Path) -> None:
+def test_two_hundred_commands_on_three_hosts(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker and one server are killed, one host cut off: what ran there is lost, the rest done, once."""
+    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(short_tmp))
     said, cut = asyncio.run(_work(short_tmp))
     print(f"cluster: all is known {said['ended'] - cut:.1f} s after a host was cut off")
     assert said["hosts"] == ["far1", "far2", "far3"]
