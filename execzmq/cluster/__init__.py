@@ -3,6 +3,12 @@
 As `--preload execzmq.cluster` it gives a scheduler, a worker or a nanny its part.
 """
 
+from importlib.util import find_spec
+
+if find_spec("distributed") is None:
+    _needed = "execzmq.cluster needs more than is installed: pip install 'execzmq[cluster]'"
+    raise ModuleNotFoundError(_needed, name="distributed")
+
 from execzmq.cluster.aio import AsyncClusterClient, AsyncClusterProcess
 from execzmq.cluster.plugins import ExecServer, dask_setup, dask_teardown
 from execzmq.cluster.results import MapResult

@@ -8,8 +8,29 @@ from typing import Any
 
 from execzmq.client.arguments import Command
 from execzmq.client.run import CompletedProcess
-from execzmq.errors import ConnectionFailed, ExecZMQError, StatusUnknown
+from execzmq.errors import (
+    Conflict,
+    ExecZMQError,
+    InvalidRequest,
+    InvalidState,
+    LimitExceeded,
+    PermissionRefused,
+    SandboxUnavailable,
+    SpawnFailed,
+    StatusUnknown,
+)
 from execzmq.types.results import ExitResult
+
+_REFUSED = (
+    Conflict,
+    InvalidRequest,
+    InvalidState,
+    LimitExceeded,
+    PermissionRefused,
+    SandboxUnavailable,
+    SpawnFailed,
+)
+"""What a host says of a command that it does not start; of all else it is not known whether it did."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -50,8 +71,10 @@ def failed(args: Command, host: str, error: Exception) -> MapResult:
         return MapResult(args, host, result, error.stdout, error.stderr, error)
     if isinstance(error, StatusUnknown):
         return MapResult(args, host, ExitResult(cause=error.details.get("cause", "server_lost")), error=error)
-    is_lost = isinstance(error, ConnectionFailed) and bool(host)
-    return MapResult(args, host, ExitResult(cause="server_lost" if is_lost else "failed"), error=error)
+    was_not_started = not host or isinstance(error, _REFUSED)
+    return MapResult(
+        args, host, ExitResult(cause="failed" if was_not_started else "server_lost"), error=error
+    )
 
 
 def is_of_one(error: Exception) -> bool:

@@ -96,7 +96,7 @@ def main(folder: Path, hosts: list[dict[str, Any]]) -> None:
     # Dask's own time to give up a worker that is not heard of; half a minute unless told.
     dask.config.set({"distributed.comm.timeouts.tcp": "12s"})
     specs = {host["host"]: {"cls": FarWorker, "options": host} for host in hosts}
-    scheduler = {"cls": Scheduler, "options": {"host": "0.0.0.0", "dashboard": False}}
+    scheduler = {"cls": Scheduler, "options": {"host": "0.0.0.0", "dashboard_address": ":0"}}
     with SpecCluster(workers=specs, scheduler=scheduler) as made, Client(made) as client:
         client.wait_for_workers(len(hosts), timeout=40)
         with cluster.connect(client) as here:

@@ -32,8 +32,9 @@ def can_have_hosts() -> None:
         pytest.skip(reason)
 
 
-def test_two_hundred_commands_on_three_hosts(short_tmp: Path) -> None:
+def test_two_hundred_commands_on_three_hosts(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker and one server are killed, one host cut off: what ran there is lost, the rest done, once."""
+    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(short_tmp))
     said, cut = asyncio.run(_work(short_tmp))
     print(f"cluster: all is known {said['ended'] - cut:.1f} s after a host was cut off")
     assert said["hosts"] == ["far1", "far2", "far3"]
@@ -47,7 +48,8 @@ def test_two_hundred_commands_on_three_hosts(short_tmp: Path) -> None:
             assert starts[n] <= 1
         else:
             assert (cause, code, stdout, starts[n]) == ("exited", 0, f"{n}\n", 1)
-    assert 1 <= len(lost) <= SLOTS
+    # Those that ran there, and those before them whose end was not heard of any more.
+    assert 1 <= len(lost) <= 2 * SLOTS
 
 
 def _starts(folder: Path, number: int) -> int:

@@ -23,8 +23,9 @@ LEFT = ("ResourceWarning", "never retrieved", "was destroyed but", "was never aw
 def told(folder: Path, *names: str) -> dict[str, Any]:
     """Do what the names say in a program in that folder; return what it tells, by their names."""
     argv = [sys.executable, "-W", "error", "-m", programs.__name__, *names]
+    env = {**program_env(), "DASK_TEMPORARY_DIRECTORY": str(folder)}
     done = subprocess.run(
-        argv, cwd=folder, env=program_env(), capture_output=True, text=True, timeout=deadline(100).left()
+        argv, cwd=folder, env=env, capture_output=True, text=True, timeout=deadline(100).left()
     )
     assert done.returncode == 0, done.stderr
     assert not [words for words in LEFT if words in done.stderr], done.stderr

@@ -1,5 +1,6 @@
 """What becomes of each kind of environment that is not on another machine."""
 
+import importlib
 import sys
 
 import pytest
@@ -51,3 +52,5 @@ async def test_a_cluster_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InvalidRequest, match=r"environment hpc: .*pip install 'execzmq\[cluster\]'"):
         await open_dask("hpc", Dask("tcp://127.0.0.1:1"))
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'execzmq\[cluster\]'"):
+        importlib.import_module("execzmq.cluster")
