@@ -197,9 +197,11 @@ def find(name_or_path: str | Path = DEFAULT_NAME) -> Path:
     be shared by several hosts.
 
     Raises:
-        ConnectionFailed: there is none.
+        ConnectionFailed: there is none. InvalidRequest: it is no name, and no path that is told from one.
     """
     text = os.fspath(name_or_path)
+    if "/" not in text and "." in text:
+        raise InvalidRequest(f"{text!r} is no name: for the connection file of that path write ./{text}")
     if "/" in text:
         candidates = [Path(text).expanduser()]
     else:

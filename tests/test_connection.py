@@ -188,6 +188,8 @@ def test_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert connection.find("./default").exists()
     with pytest.raises(ConnectionFailed):
         connection.find("default")
+    with pytest.raises(InvalidRequest, match=r"write \./watch\.json"):
+        connection.find("watch.json")
 
 
 @pytest.mark.parametrize("name", ["", "a" * 65, "a.b", "ä", "a b"])

@@ -13,6 +13,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,8 +24,11 @@ from execzmq.cli.session import connected, go
 from execzmq.cli.text import plain, printable, size
 from execzmq.client.known import known
 from execzmq.client.launch import LOG_NAME
-from execzmq.errors import ConnectionFailed, ExecZMQError
+from execzmq.errors import ConnectionFailed, ExecZMQError, InvalidRequest, PermissionRefused
 from execzmq.types.finding import Finding
+
+if TYPE_CHECKING:
+    from execzmq.cli.session import Served
 
 _FEW_DESCRIPTORS = 1024
 _FEW_PROCESSES = 256
@@ -71,11 +75,14 @@ def _sandboxes(name: str) -> list[Finding]:
 
 
 def _name_of(on: str | None) -> str:
-    """Return the name of the server here that is looked at, also of one whose connection file was named."""
-    if on is None or "/" not in on:
+    """Return the name of the server here that is looked at: the one meant, else the default one."""
+    if on is None or not {"/", "."} & set(on):
         return _server_here(on or settings.DEFAULT_NAME) or settings.DEFAULT_NAME
     path = Path(on).absolute()
-    return path.parent.name if path.name == "connection.json" else path.stem.removeprefix("execzmq-")
+    if path.parent.parent == connection.state_folder(settings.DEFAULT_NAME).parent:
+        return path.parent.name
+    is_jupyters = path.parent == connection.jupyter_runtime_folder() and path.name.startswith("execzmq-")
+    return path.stem.removeprefix("execzmq-") if is_jupyters else settings.DEFAULT_NAME
 
 
 def _server_here(name: str) -> str | None:
@@ -105,6 +112,7 @@ def _here(name: str) -> Iterator[Finding]:
     yield _limit("open files", resource.RLIMIT_NOFILE, _FEW_DESCRIPTORS, "ulimit -n")
     yield _limit("processes", resource.RLIMIT_NPROC, _FEW_PROCESSES, "ulimit -u")
     yield _terminals()
+    yield _environments()
     yield from (
         Finding("connection file", False, one.problem, f"remove {one.path}, or make it yours alone")
         for one in known()
@@ -219,11 +227,24 @@ def _terminals() -> Finding:
     return Finding("terminals", True, "can be made")
 
 
+def _environments() -> Finding:
+    from execzmq.environments.store import known as known_environments
+
+    try:
+        found = known_environments()
+    except InvalidRequest as error:
+        remedy = "correct it; until then --on takes only default, and paths of connection files"
+        return Finding("environments", False, str(error), remedy)
+    names = ", ".join(found.environments)
+    left = f"; {found.untrusted} is not trusted, so not read" if found.untrusted else ""
+    return Finding("environments", True, f"{names}{left}")
+
+
 async def _server(on: str | None) -> list[Finding]:
     try:
         async with connected(on) as backend:
             about = await backend.server_info()
-            told = await backend.doctor()
+            told = await _findings_of(backend)
     except ConnectionFailed as error:
         if on is None and not _has_file():
             return [Finding("server", True, "none runs; it is started on first use")]
@@ -235,6 +256,13 @@ async def _server(on: str | None) -> list[Finding]:
         remedy = "end it with `execzmq shutdown`; the next start brings the new version"
         alive = Finding("server", False, f"version {about.version} runs, this is {settings.VERSION}", remedy)
     return [alive, *map(_told, told)]
+
+
+async def _findings_of(backend: Served) -> list[dict[str, object]]:
+    try:
+        return await backend.doctor()
+    except PermissionRefused as error:  # by a share one may use the server, and not look at it
+        return [{"name": "findings", "ok": True, "text": str(error)}]
 
 
 def _has_file() -> bool:

@@ -81,13 +81,13 @@ def _way_in(content: dict[str, Any], made: ShareInfo) -> ConnectionInfo:
 
 
 def id_of(share: str | os.PathLike[str]) -> str:
-    """Return the id of a share, given as that or as a connection file: a path, or a name of one that exists.
+    """Return the id of a share, given as that or as its file: a path, or a name that exists or has a dot.
 
     Raises:
         ConnectionFailed: the file cannot be used. InvalidRequest: it is not that of a share.
     """
     text = os.fspath(share)
-    if isinstance(share, str) and "/" not in text and not os.path.exists(text):
+    if isinstance(share, str) and not {"/", "."} & set(text) and not os.path.exists(text):
         return text
     info = connection.load(text)
     if not info.curve_publickey:

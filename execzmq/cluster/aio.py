@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Unpack
 
 from execzmq.client import run as runs
@@ -12,6 +12,7 @@ from execzmq.client.arguments import Command, StartOptions, start_params
 from execzmq.client.plan import Plan, RunOptions, run_plan
 from execzmq.client.run import CompletedProcess
 from execzmq.client.signatures import options_from
+from execzmq.cluster.arguments import Resources, commands_of, resources_of
 from execzmq.cluster.backend import ClusterBackend, Placed
 from execzmq.cluster.progress import Bar
 from execzmq.cluster.results import MapResult, completed, failed, is_of_one
@@ -19,8 +20,6 @@ from execzmq.errors import ServerLost
 from execzmq.types.backend import ExecProcess
 from execzmq.types.params import ExecParams
 from execzmq.types.results import ExitResult
-
-Resources = Mapping[str, float]
 
 
 class ClusterRunOptions(RunOptions, total=False):
@@ -107,7 +106,7 @@ class AsyncClusterClient(AsyncClient):
             Those of `AsyncClient.run`. ConnectionFailed: the cluster has no place for it.
             ServerLost: its host is lost; known within 25 seconds.
         """
-        resources = options.pop("resources", None)
+        resources = resources_of(options.pop("resources", None))
         return await self._run(_Slot(self.cluster, resources), run_plan(args, options, None))
 
     @options_from(ClusterStartOptions)
@@ -119,7 +118,7 @@ class AsyncClusterClient(AsyncClient):
         Raises:
             Those of `AsyncClient.start`. ConnectionFailed: the cluster has no place for it.
         """
-        resources = options.pop("resources", None)
+        resources = resources_of(options.pop("resources", None))
         params = start_params(args, options, None)
         return AsyncClusterProcess(await self.cluster.place(params, resources))
 
@@ -144,10 +143,10 @@ class AsyncClusterClient(AsyncClient):
             progress: draw a bar on stderr.
 
         Raises:
-            TypeError, ValueError: the keywords; nothing was started.
+            TypeError, ValueError: the commands or the keywords; nothing was started.
         """
-        resources = options.pop("resources", None)
-        plans = [run_plan(args, options, None) for args in commands]
+        resources = resources_of(options.pop("resources", None))
+        plans = [run_plan(args, options, None) for args in commands_of(commands)]
         cluster = self.cluster
         with Bar(len(plans), shown=progress) as bar:
             async with asyncio.TaskGroup() as group:

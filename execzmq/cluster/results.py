@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from execzmq.client.arguments import Command
-from execzmq.client.run import CompletedProcess
+from execzmq.client.run import CalledProcessError, CompletedProcess
 from execzmq.errors import (
     Conflict,
     ExecZMQError,
@@ -43,7 +43,7 @@ class MapResult:
         result: how it ended; `server_lost` where that is not known, `failed` where it was not started.
         stdout: what it wrote, bytes or with `text` a str, as far as it was captured and is known.
         stderr: the same.
-        error: why the result is not the command's own; else `None`.
+        error: why the result is not the command's own, or with `check` that it is a failure; else `None`.
     """
 
     args: Command
@@ -69,6 +69,8 @@ def failed(args: Command, host: str, error: Exception) -> MapResult:
     if isinstance(error, subprocess.TimeoutExpired):
         result = ExitResult(cause="timed_out", signal=9)
         return MapResult(args, host, result, error.stdout, error.stderr, error)
+    if isinstance(error, CalledProcessError):
+        return MapResult(args, host, error.result, error.stdout, error.stderr, error)
     if isinstance(error, StatusUnknown):
         return MapResult(args, host, ExitResult(cause=error.details.get("cause", "server_lost")), error=error)
     was_not_started = not host or isinstance(error, _REFUSED)
@@ -79,4 +81,4 @@ def failed(args: Command, host: str, error: Exception) -> MapResult:
 
 def is_of_one(error: Exception) -> bool:
     """Tell whether an error is that of one command, so that the others go on."""
-    return isinstance(error, ExecZMQError | subprocess.TimeoutExpired)
+    return isinstance(error, ExecZMQError | subprocess.TimeoutExpired | CalledProcessError)

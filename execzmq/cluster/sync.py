@@ -82,6 +82,7 @@ def connect(client: distributed.Client) -> ClusterClient:
     Each host of the cluster gets an exec server, as do those that join later; it ends with the cluster.
 
     Raises:
+        TypeError: it is no client of Dask.
         ConnectionFailed: the scheduler does not answer, or a host cannot start its server.
     """
     return ClusterClient.open(lambda: aconnect(client))
@@ -92,4 +93,9 @@ async def aconnect(client: distributed.Client) -> AsyncClusterClient:
 
     Cancelling it leaves the servers.
     """
+    if not isinstance(client, distributed.Client):
+        raise TypeError(
+            f"connect takes a distributed.Client, not {type(client).__name__}: make one of an address or a"
+            " cluster by distributed.Client(...); a name is taken by execzmq.connect"
+        )
     return AsyncClusterClient(await ClusterBackend.open(Dask(client)))

@@ -185,7 +185,7 @@ def _check_hosts(wished: Network, intent: SandboxIntent, most: PermissionProfile
         if not shared_hosts((host,), most.network.hosts):
             listed = ", ".join(most.network.hosts) or "none"
             message = f"the host {host!r} is not among those that the profile {most.name} allows ({listed})"
-            remedy = "leave it out, or add it to allowed_hosts of that profile"
+            remedy = "leave it out, or have it listed: allowed_hosts of a profile, --allow-host of a share"
             raise PermissionRefused(f"{message}: {remedy}", reason="host_not_permitted", host=host)
 
 

@@ -6,6 +6,7 @@ Pure: takes the text. What is wrong is told with the file, the profile, the fiel
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import tomllib
@@ -331,6 +332,10 @@ def _fault(error: ValidationError) -> str:
     """Return what is wrong with the first wrong field, and what helps."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
+    if first["type"] == "list_type" and isinstance(first["input"], str):
+        return f"{place}: it is a list: write [{json.dumps(first['input'], ensure_ascii=False)}]"
+    if first["type"] in ("dict_type", "model_type"):
+        return f"{place}: it is a table, of names and values"
     if first["type"] != "extra_forbidden":
         return f"{place}: {first['msg'].removeprefix('Value error, ')}"
     *outer, field = map(str, first["loc"])

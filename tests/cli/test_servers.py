@@ -16,6 +16,7 @@ from execzmq import connection
 from execzmq.cli import commands, doctoring
 from execzmq.cli.serving import BoundedLog
 from execzmq.client import known, launch
+from execzmq.environments import store
 from tests.cli.shell import execzmq, read_until, running
 from tests.support import deadline, wait_until
 
@@ -238,6 +239,29 @@ def test_doctor_names_remedies(capfd: pytest.CaptureFixture[str]) -> None:
     out = capfd.readouterr().out
     assert "BAD  connection file" in out
     assert "-> remove" in out
+
+
+def test_doctor_looks_into_the_environments(capfd: pytest.CaptureFixture[str]) -> None:
+    """A file that no --on can use is told before one tries, with what helps."""
+    path = store.user_file()
+    path.parent.mkdir(parents=True)
+    path.write_text("[box]\nserver = 'box'\n")
+    commands.run(["doctor"])
+    assert "ok   environments: default, local, box\n" in capfd.readouterr().out
+    path.write_text("[box]\nservre = 'box'\n")
+    assert commands.run(["doctor"]) == 1
+    out = capfd.readouterr().out
+    assert f"BAD  environments: {path}: [box] has no field 'servre': did you mean server?" in out
+    assert "-> correct it; until then" in out
+
+
+def test_doctor_takes_no_file_for_a_server_here(tmp_path: Path) -> None:
+    """What lies elsewhere is another machine's, whatever it is called."""
+    assert doctoring._name_of(str(tmp_path / "team.v2.json")) == "default"
+    assert doctoring._name_of(str(tmp_path / "connection.json")) == "default"
+    assert doctoring._name_of("watch.json") == "default"
+    assert doctoring._name_of(str(connection.state_folder("box") / "connection-tcp.json")) == "box"
+    assert doctoring._name_of(str(connection.runtime_file("box"))) == "box"
 
 
 def test_doctor_finds_open_folders(tmp_path: Path) -> None:

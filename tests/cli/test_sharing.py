@@ -50,6 +50,9 @@ def test_a_file_is_handed_out_used_and_taken_back(tmp_path: Path) -> None:
         assert (refused.returncode, refused.stdout) == (125, b"")
         assert b"an observer's" in refused.stderr
         assert execzmq("kill", "--on", str(path), "train").returncode == 125
+        examined = execzmq("doctor", "--on", str(path)).stdout.decode()
+        assert "ok   server: box is alive" in examined
+        assert "ok   server: findings: doctor is for the role owner" in examined
 
         listed = execzmq("shares", "--on", "box").stdout.decode().splitlines()
         assert listed[0].split()[:2] == ["ID", "ROLE"]
@@ -64,6 +67,8 @@ def test_a_file_is_handed_out_used_and_taken_back(tmp_path: Path) -> None:
         gone = execzmq("ps", "--on", str(path))
         assert gone.returncode == 125
         assert b"revoked or has ended" in gone.stderr
+        lost = execzmq("revoke", "--on", "box", "lost.json")
+        assert (lost.returncode, b"cannot read connection file lost.json" in lost.stderr) == (125, True)
         twice = execzmq("revoke", "--on", "box", share_id)
         assert (twice.returncode, b"no share" in twice.stderr) == (125, True)
 

@@ -96,8 +96,10 @@ def errors(client: Client) -> dict[str, Any]:
             [["true"], ["/no/such/program"], ["sleep", "60"], ["sh", "-c", "kill -9 $$"]],
             timeout=2.0,
         )
+        checked = here.map(["exit 3", "exit 0"], check=True)
         here.run(["true"], process_id="mine")
         return {
+            "checked": [[result.returncode, type(result.error).__name__] for result in checked],
             "results": [
                 [result.result.cause, result.returncode, type(result.error).__name__] for result in results
             ],
@@ -108,6 +110,11 @@ def errors(client: Client) -> dict[str, Any]:
                 raised(lambda: here.run(["false"], process_id="mine")),
                 raised(here.shutdown),
                 raised(lambda: here.run("true", no_such_keyword=1)),  # type: ignore[call-arg]  # the point
+                raised(lambda: here.run("true", resources=["GPU"])),  # type: ignore[arg-type]  # the point
+                raised(lambda: here.start("true", resources={"GPU": "1"})),  # type: ignore[dict-item]  # the point
+                raised(lambda: here.map(["true"], resources={"GPU": -1})),
+                raised(lambda: here.map("true")),
+                raised(lambda: cluster.connect("hpc")),  # type: ignore[arg-type]  # the point
             ],
             "again": here.run(["true"]).returncode,
         }

@@ -106,7 +106,13 @@ def check_errors(said: dict[str, Any]) -> None:
             "Conflict",
             "InvalidState",
             "TypeError",
+            "TypeError",
+            "TypeError",
+            "InvalidRequest",
+            "TypeError",
+            "TypeError",
         ],
+        "checked": [[3, "CalledProcessError"], [0, "NoneType"]],
         "again": 0,
     }
 

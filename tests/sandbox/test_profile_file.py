@@ -122,6 +122,9 @@ def test_another_network_has_no_hosts() -> None:
         ("[a.limits]\ncpu = -1", r"\[a\] limits.cpu: "),
         ("[a]\ntmp = 1.5", r"\[a\] tmp: '1.5' is no size: write bytes"),
         ("[a.limits]\nmemory = '1.5G'", r"\[a\] limits.memory: '1.5G' is no size: write 1536M"),
+        ("[a]\nallowed_hosts = 'x.example'", r"\[a\] allowed_hosts: it is a list: write \[\"x.example\"\]"),
+        ("[a]\nlimits = '1G'", r"\[a\] limits: it is a table, of names and values"),
+        ("[a.env]\nset = 'A=1'", r"\[a\] env.set: it is a table, of names and values"),
         ("[a]\nnetwork = 'lan'", r"\[a\] network: Input should be 'none', 'proxy', 'internet' or 'host'"),
         ("[a]\nnetwork = 'host'\nallowed_hosts = []", r"\[a\] allowed_hosts: they need network = \"proxy\""),
         (
