@@ -46,12 +46,26 @@ Buffer: TypeAlias = bytes | memoryview
 
 @dataclass(slots=True, frozen=True)
 class Caller:
-    """Who asks: a peer, its session, the id of the request, and the connection that it came over."""
+    """Who asks: a peer, its session, the id of the request, and the connection that it came over.
+
+    Args:
+        is_current: tells whether a peer that was let in still is.
+    """
 
     peer: Peer
     session: str
     msg_id: str
     connection: bytes
+    is_current: Callable[[Peer], bool]
+
+    def check_current(self) -> None:
+        """Return if its share has not ended since it asked.
+
+        Raises:
+            PermissionRefused: it has.
+        """
+        if not self.is_current(self.peer):
+            raise _ended()
 
 
 @dataclass(slots=True, frozen=True)
@@ -226,7 +240,8 @@ class Dispatcher:
 
     def _serve(self, socket: str, routing: list[Any], peer: Peer, message: Message) -> None:
         self.last_request = self._clock()
-        caller = Caller(peer, peer.session(message.session), message.msg_id, bytes(routing[0]))
+        session, connection = peer.session(message.session), bytes(routing[0])
+        caller = Caller(peer, session, message.msg_id, connection, self._guard.is_current)
         try:
             reply = self._perform(socket, caller, message)
         except Exception as error:

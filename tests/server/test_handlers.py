@@ -1,5 +1,6 @@
 """What handlers do beyond what a backend does: instances, leases, pages, repeats."""
 
+import asyncio
 import contextlib
 import os
 import time
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 from execzmq.backends.local import LocalBackend
+from execzmq.backends.prepared import Prepared
 from execzmq.errors import InstanceChanged, ProcessNotFound
 from execzmq.protocol.peers import Sessions
+from execzmq.sandbox.model import Permissions
 from execzmq.server import handlers
 from execzmq.server.context import Context, Identity
 from execzmq.settings import MIB, PAGES_PER_CLIENT
@@ -19,6 +22,7 @@ from tests.commands import all_events, python, words
 from tests.factories import open_local
 from tests.raw import start_content
 from tests.server.desk import EPOCH, Desk, FakeSharing
+from tests.shares import share
 
 
 class Rig:
@@ -248,3 +252,34 @@ async def test_more_arguments_than_a_sandbox_takes() -> None:
         content = start("true", *["x"] * 8900, sandbox={"profile": "read-only"}, cwd=b"/")
         answer = await rig.ask("start", **content)
         assert (answer["ename"], answer["details"]["reason"]) == ("LimitExceeded", "too_many_arguments")
+
+
+# Shares
+
+
+async def test_what_is_prepared_when_its_share_ends_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch, home_root: Path
+) -> None:
+    """Whoever is refused starts nothing any more, however long its folders have been looked for."""
+    async with opened() as rig:
+        made = share("operator")
+        rig.desk.book.add(made)
+        looking, gate = asyncio.Event(), asyncio.Event()
+        prepare = rig.backend.confiner.prepare
+
+        async def slow(permissions: Permissions) -> Prepared:
+            prepared = await prepare(permissions)
+            looking.set()
+            await gate.wait()
+            return prepared
+
+        monkeypatch.setattr(rig.backend.confiner, "prepare", slow)
+        rig.desk.ask("start", start("true"), user=made.share_id)
+        await looking.wait()
+        rig.desk.book.remove(made.share_id)
+        rig.desk.dispatcher.forget(made.share_id)
+        gate.set()
+        await rig.desk.settled()
+        assert rig.desk.error() == "PermissionRefused"
+        assert len(rig.backend.table) == 0
+        assert rig.desk.recorded.requests == [(made.share_id, "start", "", "PermissionRefused")]
