@@ -187,7 +187,8 @@ class Dispatcher:
         self._send = send
         self._clock = clock
         self._recorder = recorder
-        self._tasks: set[asyncio.Future[Reply]] = set()
+        self._tasks: dict[asyncio.Future[Reply], Caller | None] = {}
+        """Whose each is, of those that may be broken off."""
         self._pending = Pending()
         self.last_request = clock()
         self.statistics = {"requests": 0, "refused": 0, "unreadable": 0}
@@ -222,8 +223,11 @@ class Dispatcher:
         self._serve(socket, routing, peer, message)
 
     def forget(self, user_id: str) -> None:
-        """Forget the answers that are kept for a user who is no more."""
+        """Forget the answers kept for a user who is no more; break off what waits and has done nothing."""
         self._pending.forget(user_id)
+        for task, caller in list(self._tasks.items()):
+            if caller is not None and caller.peer.user_id == user_id:
+                task.cancel()
 
     async def close(self) -> None:
         """Cancel the handlers that still wait; their clients get no reply, and ask the next server."""
@@ -258,7 +262,7 @@ class Dispatcher:
             reply.subscribe(partial(self._finish_later, socket, routing, caller, message))
             return
         task = asyncio.ensure_future(reply)
-        self._tasks.add(task)
+        self._tasks[task] = caller if _may_break_off(message) else None
         task.add_done_callback(lambda done: self._done(socket, routing, caller, message, done))
 
     def _perform(
@@ -293,9 +297,12 @@ class Dispatcher:
     def _done(
         self, socket: str, routing: list[Any], caller: Caller, message: Message, done: asyncio.Future[Reply]
     ) -> None:
-        self._tasks.discard(done)
+        del self._tasks[done]
         if done.cancelled():
-            self._pending.done(caller)
+            if self._guard.is_current(caller.peer):
+                self._pending.done(caller)
+            else:
+                self._finish(socket, routing, caller, message, _ended())
             return
         error = done.exception()
         if error is None:
@@ -330,6 +337,12 @@ class Dispatcher:
         answer, ename = (reply.content, "") if isinstance(reply, Reply) else ({}, type(reply).__name__)
         process_id = answer.get("process_id") or message.content.get("process_id", "")
         self._recorder.done(caller.peer, name, str(process_id), caller.session, ename)
+
+
+def _may_break_off(message: Message) -> bool:
+    """Tell whether a request that is cancelled has changed nothing; a `write` waits until it is accepted."""
+    name = message.msg_type.removesuffix("_request")
+    return name == "write" or METHODS[name].idempotent
 
 
 def _frames_of(codec: Codec, header: dict[str, Any], reply: Reply | ExecZMQError) -> list[Buffer]:

@@ -17,12 +17,13 @@ from execzmq.protocol.peers import Sessions
 from execzmq.sandbox.model import Permissions
 from execzmq.server import handlers
 from execzmq.server.context import Context, Identity
-from execzmq.settings import MIB, PAGES_PER_CLIENT
+from execzmq.settings import MIB, PAGES_PER_CLIENT, WRITE_PIECE
 from tests.commands import all_events, python, words
 from tests.factories import open_local
 from tests.raw import start_content
 from tests.server.desk import EPOCH, Desk, FakeSharing
 from tests.shares import share
+from tests.support import deadline
 
 
 class Rig:
@@ -283,3 +284,28 @@ async def test_what_is_prepared_when_its_share_ends_does_not_begin(
         assert rig.desk.error() == "PermissionRefused"
         assert len(rig.backend.table) == 0
         assert rig.desk.recorded.requests == [(made.share_id, "start", "", "PermissionRefused")]
+
+
+async def test_input_that_waits_when_its_share_ends_is_not_taken() -> None:
+    """Nor does anything else that has changed nothing wait on."""
+    async with opened() as rig:
+        made = share("operator", "p")
+        rig.desk.book.add(made)
+        process = await rig.backend.start(words("sleep", "1000", process_id="p", stdin="pipe"))
+        feeder = rig.backend.table.require("p").feeder
+        assert feeder is not None
+        while feeder.queue.has_room(WRITE_PIECE):
+            await process.write(bytes(WRITE_PIECE))
+        write = {"epoch": EPOCH, "process_id": "p", "offset": 0, "end": False}
+        rig.desk.ask("write", write, user=made.share_id, buffers=[bytes(WRITE_PIECE)])
+        read = {"process_id": "p", "after_seq": 9, "wait": 30.0, "open": []}
+        rig.desk.ask("read", read, user=made.share_id)
+        await asyncio.sleep(0)
+        assert rig.desk.sent == []
+        rig.desk.book.remove(made.share_id)
+        rig.desk.dispatcher.forget(made.share_id)
+        async with deadline(10.0):
+            await rig.desk.settled()
+        assert [message.content["ename"] for _, _, message in rig.desk.sent] == ["PermissionRefused"] * 2
+        assert rig.desk.recorded.requests == [(made.share_id, "write", "p", "PermissionRefused")]
+        assert feeder.queue.offset_of(f"{made.share_id}/client-1") == 0
