@@ -309,3 +309,26 @@ async def test_input_that_waits_when_its_share_ends_is_not_taken() -> None:
         assert [message.content["ename"] for _, _, message in rig.desk.sent] == ["PermissionRefused"] * 2
         assert rig.desk.recorded.requests == [(made.share_id, "write", "p", "PermissionRefused")]
         assert feeder.queue.offset_of(f"{made.share_id}/client-1") == 0
+
+
+async def test_an_operator_takes_no_keyboard_but_its_own() -> None:
+    """That of the server's user, or of another share, it leaves alone; from a client of its share it may."""
+    async with opened() as rig:
+        made = share("operator", "p")
+        rig.desk.book.add(made)
+        await rig.backend.start(words("sleep", "1000", process_id="p", tty=True))
+        claim = {"process_id": "p", "take_over": True}
+        rig.desk.ask("claim_keyboard", claim)
+        await rig.desk.replied()
+        assert rig.desk.answer().content["status"] == "ok"
+        rig.desk.ask("claim_keyboard", claim, user=made.share_id)
+        await rig.desk.replied()
+        assert rig.desk.error() == "PermissionRefused"
+        rig.desk.ask("release_keyboard", {"process_id": "p"})
+        await rig.desk.replied()
+        rig.desk.answer()
+        for session in ("a", "b"):
+            rig.desk.ask("claim_keyboard", claim, user=made.share_id, session=session)
+            await rig.desk.replied()
+            assert rig.desk.answer().content["status"] == "ok"
+        assert rig.backend.table.require("p").keyboard == f"{made.share_id}/b"
