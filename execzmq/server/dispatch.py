@@ -33,6 +33,7 @@ from execzmq.server import requests
 from execzmq.server.access import Peer
 from execzmq.server.guard import Guard
 from execzmq.server.lines import user_of
+from execzmq.server.views import seen_error
 from execzmq.settings import SHARE_PENDING, SHARE_SESSIONS
 from execzmq.zmqloop import Frames
 
@@ -328,6 +329,8 @@ class Dispatcher:
                 self._tell_recorder(name, caller, message, reply)
         if not self._guard.is_current(caller.peer):
             reply = _ended()  # its share has ended while it waited
+        if isinstance(reply, ExecZMQError):
+            reply = seen_error(reply, caller.peer.sees)
         codec = self._guard.codec_of(caller.peer)
         self._send(socket, [*routing, *_frames_of(codec, message.header, reply)])
 

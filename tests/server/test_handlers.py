@@ -332,3 +332,22 @@ async def test_an_operator_takes_no_keyboard_but_its_own() -> None:
             await rig.desk.replied()
             assert rig.desk.answer().content["status"] == "ok"
         assert rig.backend.table.require("p").keyboard == f"{made.share_id}/b"
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("train", False), ("hidden", False), ("mine", True)])
+async def test_a_name_that_is_taken_does_not_tell_an_operator_by_whom(name: str, is_told: bool) -> None:
+    """Of processes that its share does not name it learns no id, by a start or by an explanation."""
+    async with opened() as rig:
+        made = share("operator", "own")
+        rig.desk.book.add(made)
+        await rig.backend.start(words("sleep", "1000", process_id="hidden", name="train"))
+        await rig.backend.start(words("sleep", "1000", process_id="own", name="mine"))
+        content = start("true", name=name)
+        for method in ("start", "explain"):
+            asked = {**content} if method == "start" else {k: v for k, v in content.items() if k != "epoch"}
+            rig.desk.ask(method, asked, user=made.share_id)
+            await rig.desk.replied()
+            answer = rig.desk.answer().content
+            assert answer["ename"] == "Conflict"
+            assert ("process_id" in answer["details"]) == is_told
+            assert "hidden" not in str(answer).replace(f"'{name}'", "")
