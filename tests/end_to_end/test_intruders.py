@@ -185,6 +185,44 @@ def _pose(local: ConnectionInfo, stolen: ConnectionInfo, operator: ConnectionInf
         assert waited["result"]["asked_by"] == "lease"
 
 
+async def test_no_connection_outlives_its_share(tmp_path: Path) -> None:
+    """Nor one over which nothing was said, or nothing that could be read; others come back by themselves."""
+    with serving("t", *HERE) as server:
+        async with server.backend() as owner:
+            await owner.start(words("sleep", "60", process_id="p"))
+            stolen = await shared(owner, tmp_path / "stolen.json", "observer", "p")
+            kept = await shared(owner, tmp_path / "kept.json", "observer", "p")
+            (share, _) = await owner.shares()
+            with _silent(stolen) as monitors, raw(kept) as other:
+                assert other.ask("describe", {"id_or_name": "p"}).content["status"] == "ok"
+                await owner.revoke(share.share_id)
+                for monitor in monitors:
+                    assert await asyncio.to_thread(monitor.poll, int(1000 * TIMESCALE)), "it was not cut"
+                assert other.ask("describe", {"id_or_name": "p"}).content["status"] == "ok"
+            assert await asyncio.to_thread(_beats, kept)
+
+
+@contextlib.contextmanager
+def _silent(info: ConnectionInfo) -> "Iterator[list[zmq.Socket[bytes]]]":
+    """Be let in at each socket without a readable word; yield what tells of the end of each connection."""
+    with zmq.Context() as context, contextlib.ExitStack() as open_ones:
+        monitors = []
+        for channel in ("shell", "control", "stdin", "iopub", "hb"):
+            sock = open_ones.enter_context(context.socket(zmq.XSUB if channel == "iopub" else zmq.DEALER))
+            sock.linger = 0
+            secure(sock, info)
+            monitor = sock.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+            open_ones.callback(monitor.close, 0)
+            open_ones.callback(sock.disable_monitor)
+            sock.connect(info.endpoint(channel))
+            assert monitor.poll(int(5000 * TIMESCALE))
+            monitor.recv_multipart()
+            if channel == "control":
+                sock.send(b"junk")
+            monitors.append(monitor)
+        yield monitors
+
+
 async def test_an_observer_cannot_listen_in_nor_end_what_others_hear(tmp_path: Path) -> None:
     """Two follow at once, by raw XSUB: neither is ever given what the other asked for."""
     with serving("t", *HERE) as server:
