@@ -42,17 +42,24 @@ async def begin_when_prepared(
     session: str,
     share: SandboxIntent | None,
     preparing: Coroutine[Any, Any, Prepared] | None,
+    may_begin: Callable[[], object] = lambda: None,
 ) -> Begun:
     """Begin a start as soon as it is prepared, and prepare it anew where the disk has changed since.
 
     Args:
         share, preparing: what was given to `prepare` of the backend, and what that has returned.
+        may_begin: raises where whoever asks may not any more; called when all is prepared.
 
     Raises:
-        As `begin` of a backend, but Outdated.
+        As `begin` of a backend, but Outdated; what `may_begin` raises: nothing was begun.
     """
     while True:
         prepared = None if preparing is None else await preparing
+        with contextlib.ExitStack() as undoing:
+            if prepared is not None:
+                undoing.callback(prepared.close)
+            may_begin()
+            undoing.pop_all()
         try:
             return backend.begin(params, session, prepared)
         except Outdated:

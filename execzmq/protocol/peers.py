@@ -186,15 +186,19 @@ class Sessions:
         return sum(now < known.lease_until for known in self._sessions.values())
 
     def expired(self, now: float) -> list[str]:
-        """Return the sessions whose lease has run out since the last call; forget those long silent."""
+        """Return the sessions whose lease has run out since the last call; forget those long silent.
+
+        These are returned once more: one may have spoken on without a lease, and what it holds ends with it.
+        """
         lapsed = []
         for session, known in list(self._sessions.items()):
             if known.lease_until > now:
                 continue
-            if not known.has_lapsed:
-                known.has_lapsed = True
+            is_over = max(known.lease_until, known.last_word) + self._kept <= now
+            if is_over or not known.has_lapsed:
                 lapsed.append(session)
-            if max(known.lease_until, known.last_word) + self._kept <= now:
+            known.has_lapsed = True
+            if is_over:
                 self._forget(session, known)
         return lapsed
 

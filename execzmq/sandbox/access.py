@@ -98,7 +98,11 @@ def bounds_of(profile: PermissionProfile) -> Reach:
     wish = wish_of(profile)
     if profile.workspaces == "any":
         return Reach(Level.WRITE, wish.places)
-    return wish.adding(profile.workspaces, Level.WRITE)
+    bounds = wish.adding(profile.workspaces, Level.WRITE)
+    # A client that could name them would see what the profile does not show: sockets among it, and who sees
+    # one can connect to it.
+    own = (path for path in OWN_FOLDERS if path not in bounds.places)
+    return bounds.adding(own, Level.UNSEEN)
 
 
 def write_bounds(profile: PermissionProfile) -> tuple[bytes, ...] | None:
@@ -109,11 +113,9 @@ def write_bounds(profile: PermissionProfile) -> tuple[bytes, ...] | None:
 
 
 def read_bounds(profile: PermissionProfile) -> tuple[bytes, ...] | None:
-    """Return the folders outside of which nothing but the system is read, `None` where there is no bound."""
+    """Return the folders outside of which nothing is shown besides what is read anyway; `None`: no bound."""
     writes = write_bounds(profile)
-    if writes is None or profile.read == "host":
-        return None
-    return (*writes, *profile.readable)
+    return None if writes is None else (*writes, *profile.readable)
 
 
 def shared_bounds(

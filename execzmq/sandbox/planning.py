@@ -16,6 +16,7 @@ from execzmq.errors import LimitExceeded, SandboxUnavailable
 from execzmq.sandbox import places, repositories
 from execzmq.sandbox.disk import Disk
 from execzmq.sandbox.layers import (
+    OWN_FOLDERS,
     Layers,
     above,
     check_not_hidden,
@@ -167,7 +168,8 @@ def _shown(draft: _Draft) -> Iterable[tuple[bytes, Access]]:
             resolved = places.resolve(path, disk, is_writable=level == "write")
             check_place(resolved)
             check_not_hidden(resolved, level, draft.denied, draft.server)
-            if within is not None and not is_within(resolved, within):
+            is_more = level == "write" or wish.read != "host" or is_within(resolved, OWN_FOLDERS)
+            if is_more and within is not None and not is_within(resolved, within):
                 raise refusal("root_not_permitted", path, "leads outside of what the server allows")
             if level == "write" and resolved not in draft.roots:
                 check_not_protected(resolved, _protected_names(wish))

@@ -90,6 +90,16 @@ class Peer:
         if process_id is not None and name not in _STARTS and not self.sees(process_id):
             raise not_found(process_id)
 
+    def check_take_over(self, process_id: str, holder: str | None) -> None:
+        """Return if it may take a keyboard from the session that holds it; an operator from its share's own.
+
+        Raises:
+            PermissionRefused: it may not.
+        """
+        if self.role != "owner" and holder is not None and not holder.startswith(self.session("")):
+            message = f"the keyboard of {process_id} is held by whoever does not hold this connection file"
+            raise PermissionRefused(f"{message}: wait until it is released", role=self.role)
+
     def _may_follow(self, topic: bytes) -> bool:
         process_id, dot, _ = topic[2:].decode("ascii", "replace").partition(".")
         if dot:

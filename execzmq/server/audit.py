@@ -65,20 +65,24 @@ class AuditLog:
 
 
 _MOST_REMEMBERED = 4096
+_REPEATABLE = ("signal", "resize", "terminate")
+"""What can be asked for thousands of times a second of one process."""
 
 
 class Recorder:
     """Decides what of the requests is recorded: what holders of shares do, and what ends the server.
 
     What the server's own user does on this machine otherwise is not: a process says itself who has ended it.
-    Of input the first `write` of a session to a process stands for all; of refused requests of a share the
-    1st, 2nd, 4th … are noted, so that nobody can fill the record with them.
+    Of input the first `write` of a session to a process stands for all; of what a share asks for again and
+    again of one process, and of its refused requests, the 1st, 2nd, 4th … are noted, so that nobody can fill
+    the record with them, and push out what stands there.
     """
 
     def __init__(self, audit: AuditLog) -> None:
         self._audit = audit
         self._written: set[tuple[str, str]] = set()
         self._refused: dict[str, int] = {}
+        self._repeated: dict[tuple[str, str, str], int] = {}
 
     def begun(self, peer: Peer, session: str) -> None:
         """Note a session of a share."""
@@ -91,6 +95,8 @@ class Recorder:
             return
         if ename:
             self._refuse(peer, name, process_id, ename)
+        elif name in _REPEATABLE:
+            self._repeat(peer, name, process_id, session)
         elif name != "write" or self._is_first(session, process_id):
             self._audit.note(peer.user_id, name, process_id=process_id, session=session)
 
@@ -100,6 +106,15 @@ class Recorder:
         before = len(self._written)
         self._written.add((session, process_id))
         return len(self._written) > before
+
+    def _repeat(self, peer: Peer, name: str, process_id: str, session: str) -> None:
+        if len(self._repeated) >= _MOST_REMEMBERED:
+            self._repeated.clear()
+        key = peer.user_id, name, process_id
+        count = self._repeated[key] = self._repeated.get(key, 0) + 1
+        if count & (count - 1) == 0:
+            so_far = count if count > 1 else None
+            self._audit.note(peer.user_id, name, process_id=process_id, session=session, so_far=so_far)
 
     def _refuse(self, peer: Peer, name: str, process_id: str, ename: str) -> None:
         count = self._refused[peer.user_id] = self._refused.get(peer.user_id, 0) + 1

@@ -33,6 +33,7 @@ from execzmq.server import requests
 from execzmq.server.access import Peer
 from execzmq.server.guard import Guard
 from execzmq.server.lines import user_of
+from execzmq.server.views import seen_error
 from execzmq.settings import SHARE_PENDING, SHARE_SESSIONS
 from execzmq.zmqloop import Frames
 
@@ -46,12 +47,26 @@ Buffer: TypeAlias = bytes | memoryview
 
 @dataclass(slots=True, frozen=True)
 class Caller:
-    """Who asks: a peer, its session, the id of the request, and the connection that it came over."""
+    """Who asks: a peer, its session, the id of the request, and the connection that it came over.
+
+    Args:
+        is_current: tells whether a peer that was let in still is.
+    """
 
     peer: Peer
     session: str
     msg_id: str
     connection: bytes
+    is_current: Callable[[Peer], bool]
+
+    def check_current(self) -> None:
+        """Return if its share has not ended since it asked.
+
+        Raises:
+            PermissionRefused: it has.
+        """
+        if not self.is_current(self.peer):
+            raise _ended()
 
 
 @dataclass(slots=True, frozen=True)
@@ -173,7 +188,8 @@ class Dispatcher:
         self._send = send
         self._clock = clock
         self._recorder = recorder
-        self._tasks: set[asyncio.Future[Reply]] = set()
+        self._tasks: dict[asyncio.Future[Reply], Caller | None] = {}
+        """Whose each is, of those that may be broken off."""
         self._pending = Pending()
         self.last_request = clock()
         self.statistics = {"requests": 0, "refused": 0, "unreadable": 0}
@@ -208,8 +224,11 @@ class Dispatcher:
         self._serve(socket, routing, peer, message)
 
     def forget(self, user_id: str) -> None:
-        """Forget the answers that are kept for a user who is no more."""
+        """Forget the answers kept for a user who is no more; break off what waits and has done nothing."""
         self._pending.forget(user_id)
+        for task, caller in list(self._tasks.items()):
+            if caller is not None and caller.peer.user_id == user_id:
+                task.cancel()
 
     async def close(self) -> None:
         """Cancel the handlers that still wait; their clients get no reply, and ask the next server."""
@@ -226,7 +245,8 @@ class Dispatcher:
 
     def _serve(self, socket: str, routing: list[Any], peer: Peer, message: Message) -> None:
         self.last_request = self._clock()
-        caller = Caller(peer, peer.session(message.session), message.msg_id, bytes(routing[0]))
+        session, connection = peer.session(message.session), bytes(routing[0])
+        caller = Caller(peer, session, message.msg_id, connection, self._guard.is_current)
         try:
             reply = self._perform(socket, caller, message)
         except Exception as error:
@@ -243,7 +263,7 @@ class Dispatcher:
             reply.subscribe(partial(self._finish_later, socket, routing, caller, message))
             return
         task = asyncio.ensure_future(reply)
-        self._tasks.add(task)
+        self._tasks[task] = caller if _may_break_off(message) else None
         task.add_done_callback(lambda done: self._done(socket, routing, caller, message, done))
 
     def _perform(
@@ -278,9 +298,12 @@ class Dispatcher:
     def _done(
         self, socket: str, routing: list[Any], caller: Caller, message: Message, done: asyncio.Future[Reply]
     ) -> None:
-        self._tasks.discard(done)
+        del self._tasks[done]
         if done.cancelled():
-            self._pending.done(caller)
+            if self._guard.is_current(caller.peer):
+                self._pending.done(caller)
+            else:
+                self._finish(socket, routing, caller, message, _ended())
             return
         error = done.exception()
         if error is None:
@@ -306,6 +329,8 @@ class Dispatcher:
                 self._tell_recorder(name, caller, message, reply)
         if not self._guard.is_current(caller.peer):
             reply = _ended()  # its share has ended while it waited
+        if isinstance(reply, ExecZMQError):
+            reply = seen_error(reply, caller.peer.sees)
         codec = self._guard.codec_of(caller.peer)
         self._send(socket, [*routing, *_frames_of(codec, message.header, reply)])
 
@@ -315,6 +340,12 @@ class Dispatcher:
         answer, ename = (reply.content, "") if isinstance(reply, Reply) else ({}, type(reply).__name__)
         process_id = answer.get("process_id") or message.content.get("process_id", "")
         self._recorder.done(caller.peer, name, str(process_id), caller.session, ename)
+
+
+def _may_break_off(message: Message) -> bool:
+    """Tell whether a request that is cancelled has changed nothing; a `write` waits until it is accepted."""
+    name = message.msg_type.removesuffix("_request")
+    return name == "write" or METHODS[name].idempotent
 
 
 def _frames_of(codec: Codec, header: dict[str, Any], reply: Reply | ExecZMQError) -> list[Buffer]:

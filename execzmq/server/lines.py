@@ -10,9 +10,12 @@ import contextlib
 import os
 import socket
 import stat
+from collections.abc import Collection
 from typing import NamedTuple
 
 import zmq
+
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 class Connection(NamedTuple):
@@ -79,6 +82,38 @@ class Lines:
         """
         connections = self._of.pop(user_id, set())
         return sum(map(cut, connections))
+
+    def cut_unknown(self, ports: Collection[int]) -> int:
+        """End every connection to one of these ports over which no known user has spoken; count them.
+
+        Of those it is not known whose they are. Whoever is still let in connects again by itself.
+
+        Raises:
+            OSError: there is no descriptor to do it with.
+        """
+        known = set().union(*self._of.values())
+        found = (Connection(fd, inode) for fd in _descriptors() if (inode := _inode_of(fd)) is not None)
+        return sum(cut(one) for one in found if one not in known and _port_of(one) in ports)
+
+
+def _descriptors() -> list[int]:
+    return [int(name) for name in os.listdir("/dev/fd")]
+
+
+def _port_of(connection: Connection) -> int | None:
+    """Return the port at which a connection by tcp came in, `None` where it is none, or has ended."""
+    try:
+        copy = os.dup(connection.fd)
+    except OSError:
+        if is_alive(connection):
+            raise
+        return None
+    with socket.socket(fileno=copy) as held:
+        try:
+            held.getpeername()  # a listener has none
+            return int(held.getsockname()[1]) if held.family in _INTERNET else None
+        except OSError:
+            return None
 
 
 def cut(connection: Connection) -> bool:

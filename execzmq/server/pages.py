@@ -59,8 +59,14 @@ class PagesInFlight:
     async def wait_room(self, session: str, seconds: float) -> None:
         """Return when the session has taken a page, or after `seconds`."""
         waiter = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(session, []).append(waiter)
-        await asyncio.wait([waiter], timeout=seconds)
+        waiters = self._waiters.setdefault(session, [])
+        waiters.append(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=seconds)
+        finally:
+            waiters.remove(waiter)
+            if not waiters and self._waiters.get(session) is waiters:
+                del self._waiters[session]
 
     def room_for(self, session: str, connection: bytes, wanted: int) -> int:
         """Return how many bytes, at most `wanted`, the next page may have; 0 where it has to wait.

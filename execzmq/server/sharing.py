@@ -189,6 +189,7 @@ class Sharing:
         self._admission.allow([*self.book])
         try:
             self.lines.cut(share.share_id)
+            self.lines.cut_unknown(self.network.ports if self.network is not None else ())
         except OSError as error:  # no descriptor to do it with: so all are cut, and those allowed come back
             log.error("a share has ended, and with it all connections on tcp: %s", error)
             self._listening.close()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from execzmq.errors import Conflict, ExecZMQError
 from execzmq.types.results import ExitResult, ProcessInfo
 
 _PRIVATE: dict[str, list[Any]] = {"held_open_by": [], "evidence": []}
@@ -40,6 +41,14 @@ def seen_failure(failure: dict[str, Any] | None) -> dict[str, Any] | None:
     if failure is None:
         return None
     return {"ename": failure.get("ename", ""), "evalue": "the command could not be started", "details": {}}
+
+
+def seen_error(error: ExecZMQError, sees: Callable[[str], bool]) -> ExecZMQError:
+    """Return what whoever does not see all is told of an error: not which process has a name."""
+    details = error.details
+    if not isinstance(error, Conflict) or "name" not in details or sees(details["process_id"]):
+        return error
+    return Conflict(f"the name {details['name']!r} is taken; choose another", name=details["name"])
 
 
 def seen_entry(entry: list[Any]) -> list[Any]:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import resource
+import socket
 import statistics
 import subprocess
 import sys
@@ -17,12 +18,19 @@ import zmq
 
 from execzmq.client.remote import RemoteBackend
 from execzmq.connection import ConnectionInfo, load
-from execzmq.errors import AuthenticationFailed, ConnectionFailed, RequestTimeout
+from execzmq.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    InvalidRequest,
+    PermissionRefused,
+    RequestTimeout,
+)
 from execzmq.protocol.wire import DELIMITER, Codec
 from execzmq.settings import MAX_TOPICS
+from execzmq.types.params import SandboxIntent
 from tests.commands import all_events, output_of, python, shell, words
 from tests.end_to_end import flood
-from tests.end_to_end.test_shares import HERE, TICKING
+from tests.end_to_end.test_shares import HERE, TICKING, guest
 from tests.raw import raw, secure, start_content
 from tests.servers import ServerProcess, serving
 from tests.shares import shared
@@ -183,6 +191,67 @@ def _pose(local: ConnectionInfo, stolen: ConnectionInfo, operator: ConnectionInf
         assert honest.ask("lease", over).content["status"] == "ok"
         waited = honest.ask("wait", {**mine, "until": "exited", "timeout": 10.0}).content["process"]
         assert waited["result"]["asked_by"] == "lease"
+
+
+@pytest.mark.parametrize("profile", ["", "read-only"])
+async def test_an_operator_reaches_no_socket_of_the_host(short_tmp: Path, profile: str) -> None:
+    """By a folder that it names itself, or by a link to it in a root of its share."""
+    (short_tmp / "own").mkdir()
+    (short_tmp / "own" / "link").symlink_to("..")
+    with serving("t", *HERE) as server, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(short_tmp / "socket"))
+        listener.listen()
+        async with server.backend() as owner:
+            roots = (str(short_tmp / "own").encode(),)
+            terms = {"sandbox": SandboxIntent("workspace-write", roots)}
+            info = await shared(owner, short_tmp / "operator.json", "operator", **terms)
+            async with guest(info) as operator:
+                code = (
+                    f"import socket; socket.socket(socket.AF_UNIX).connect({str(listener.getsockname())!r})"
+                )
+                for root in (short_tmp, short_tmp / "own" / "link", Path("/run")):
+                    wanted = SandboxIntent(profile, (str(root).encode(),))
+                    with pytest.raises((PermissionRefused, InvalidRequest)) as caught:
+                        await operator.start(python(code, cwd=b"/", sandbox=wanted))
+                    assert caught.value.reason == "root_not_permitted"
+
+
+async def test_no_connection_outlives_its_share(tmp_path: Path) -> None:
+    """Nor one over which nothing was said, or nothing that could be read; others come back by themselves."""
+    with serving("t", *HERE) as server:
+        async with server.backend() as owner:
+            await owner.start(words("sleep", "60", process_id="p"))
+            stolen = await shared(owner, tmp_path / "stolen.json", "observer", "p")
+            kept = await shared(owner, tmp_path / "kept.json", "observer", "p")
+            (share, _) = await owner.shares()
+            with _silent(stolen) as monitors, raw(kept) as other:
+                assert other.ask("describe", {"id_or_name": "p"}).content["status"] == "ok"
+                await owner.revoke(share.share_id)
+                for monitor in monitors:
+                    assert await asyncio.to_thread(monitor.poll, int(1000 * TIMESCALE)), "it was not cut"
+                assert other.ask("describe", {"id_or_name": "p"}).content["status"] == "ok"
+            assert await asyncio.to_thread(_beats, kept)
+
+
+@contextlib.contextmanager
+def _silent(info: ConnectionInfo) -> "Iterator[list[zmq.Socket[bytes]]]":
+    """Be let in at each socket without a readable word; yield what tells of the end of each connection."""
+    with zmq.Context() as context, contextlib.ExitStack() as open_ones:
+        monitors = []
+        for channel in ("shell", "control", "stdin", "iopub", "hb"):
+            sock = open_ones.enter_context(context.socket(zmq.XSUB if channel == "iopub" else zmq.DEALER))
+            sock.linger = 0
+            secure(sock, info)
+            monitor = sock.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+            open_ones.callback(monitor.close, 0)
+            open_ones.callback(sock.disable_monitor)
+            sock.connect(info.endpoint(channel))
+            assert monitor.poll(int(5000 * TIMESCALE))
+            monitor.recv_multipart()
+            if channel == "control":
+                sock.send(b"junk")
+            monitors.append(monitor)
+        yield monitors
 
 
 async def test_an_observer_cannot_listen_in_nor_end_what_others_hear(tmp_path: Path) -> None:

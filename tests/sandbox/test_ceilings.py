@@ -136,3 +136,19 @@ def test_the_ceilings_of_share_and_server_both_hold(
         for bounds in (bounds_of(ceiling(wish)), bounds_of(server)):
             assert bounds.at(path) is Level.WRITE
     assert got.base_env_policies == (WORKSPACE.env_policy, server.env_policy)
+
+
+@pytest.mark.parametrize("profile", ["", "workspace-write", "read-only"])
+@pytest.mark.parametrize("root", [b"/run", b"/tmp/x", b"/var/tmp", b"/dev/shm"])
+def test_what_a_sandbox_has_for_itself_is_not_shown_unless_the_share_names_it(
+    profile: str, root: bytes
+) -> None:
+    """There are sockets of the host, of which each is a way out for whoever sees it."""
+    for roots in ((), (b"/src",)):
+        with pytest.raises(PermissionRefused) as caught:
+            permissions(SandboxIntent("workspace-write", roots), SandboxIntent(profile, (root,)))
+        assert caught.value.reason == "root_not_permitted"
+    named = SandboxIntent("workspace-write", (b"/src", b"/tmp/x"))
+    got = permissions(named, SandboxIntent("read-only", (b"/tmp/x/y",)))
+    assert got.readable == (b"/tmp/x", b"/tmp/x/y")
+    assert got.read_within == (b"/src", b"/tmp/x")

@@ -85,3 +85,19 @@ def test_what_holders_of_shares_do_is_recorded(tmp_path: Path) -> None:
         ("shutdown", None, None),
     ]
     assert {line["who"] for line in lines(tmp_path)} == {guest.user_id, "owner"}
+
+
+def test_what_a_holder_repeats_does_not_push_out_what_it_did(tmp_path: Path) -> None:
+    """Ever less of it is noted; each process, and each start, is noted all the same."""
+    recorder, guest = Recorder(AuditLog(tmp_path)), peer("operator")
+    for session in ("s1", "s2", "s3"):
+        for name in ("signal", "resize", "terminate"):
+            for _ in range(3):
+                recorder.done(guest, name, "p", session, "")
+    recorder.done(guest, "signal", "q", "s1", "")
+    for _ in range(3):
+        recorder.done(guest, "start", "p", "s1", "")
+    did = [(line["did"], line.get("process_id"), line.get("so_far")) for line in lines(tmp_path)]
+    for name in ("signal", "resize", "terminate"):
+        assert [one for one in did if one[:2] == (name, "p")] == [(name, "p", n) for n in (None, 2, 4, 8)]
+    assert did[-4:] == [("signal", "q", None), *[("start", "p", None)] * 3]

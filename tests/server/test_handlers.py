@@ -1,5 +1,6 @@
 """What handlers do beyond what a backend does: instances, leases, pages, repeats."""
 
+import asyncio
 import contextlib
 import os
 import time
@@ -10,15 +11,19 @@ from typing import Any
 import pytest
 
 from execzmq.backends.local import LocalBackend
+from execzmq.backends.prepared import Prepared
 from execzmq.errors import InstanceChanged, ProcessNotFound
 from execzmq.protocol.peers import Sessions
+from execzmq.sandbox.model import Permissions
 from execzmq.server import handlers
 from execzmq.server.context import Context, Identity
-from execzmq.settings import MIB, PAGES_PER_CLIENT
+from execzmq.settings import MIB, PAGES_PER_CLIENT, WRITE_PIECE
 from tests.commands import all_events, python, words
 from tests.factories import open_local
 from tests.raw import start_content
 from tests.server.desk import EPOCH, Desk, FakeSharing
+from tests.shares import share
+from tests.support import deadline
 
 
 class Rig:
@@ -248,3 +253,101 @@ async def test_more_arguments_than_a_sandbox_takes() -> None:
         content = start("true", *["x"] * 8900, sandbox={"profile": "read-only"}, cwd=b"/")
         answer = await rig.ask("start", **content)
         assert (answer["ename"], answer["details"]["reason"]) == ("LimitExceeded", "too_many_arguments")
+
+
+# Shares
+
+
+async def test_what_is_prepared_when_its_share_ends_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch, home_root: Path
+) -> None:
+    """Whoever is refused starts nothing any more, however long its folders have been looked for."""
+    async with opened() as rig:
+        made = share("operator")
+        rig.desk.book.add(made)
+        looking, gate = asyncio.Event(), asyncio.Event()
+        prepare = rig.backend.confiner.prepare
+
+        async def slow(permissions: Permissions) -> Prepared:
+            prepared = await prepare(permissions)
+            looking.set()
+            await gate.wait()
+            return prepared
+
+        monkeypatch.setattr(rig.backend.confiner, "prepare", slow)
+        rig.desk.ask("start", start("true"), user=made.share_id)
+        await looking.wait()
+        rig.desk.book.remove(made.share_id)
+        rig.desk.dispatcher.forget(made.share_id)
+        gate.set()
+        await rig.desk.settled()
+        assert rig.desk.error() == "PermissionRefused"
+        assert len(rig.backend.table) == 0
+        assert rig.desk.recorded.requests == [(made.share_id, "start", "", "PermissionRefused")]
+
+
+async def test_input_that_waits_when_its_share_ends_is_not_taken() -> None:
+    """Nor does anything else that has changed nothing wait on."""
+    async with opened() as rig:
+        made = share("operator", "p")
+        rig.desk.book.add(made)
+        process = await rig.backend.start(words("sleep", "1000", process_id="p", stdin="pipe"))
+        feeder = rig.backend.table.require("p").feeder
+        assert feeder is not None
+        while feeder.queue.has_room(WRITE_PIECE):
+            await process.write(bytes(WRITE_PIECE))
+        write = {"epoch": EPOCH, "process_id": "p", "offset": 0, "end": False}
+        rig.desk.ask("write", write, user=made.share_id, buffers=[bytes(WRITE_PIECE)])
+        read = {"process_id": "p", "after_seq": 9, "wait": 30.0, "open": []}
+        rig.desk.ask("read", read, user=made.share_id)
+        await asyncio.sleep(0)
+        assert rig.desk.sent == []
+        rig.desk.book.remove(made.share_id)
+        rig.desk.dispatcher.forget(made.share_id)
+        async with deadline(10.0):
+            await rig.desk.settled()
+        assert [message.content["ename"] for _, _, message in rig.desk.sent] == ["PermissionRefused"] * 2
+        assert rig.desk.recorded.requests == [(made.share_id, "write", "p", "PermissionRefused")]
+        assert feeder.queue.offset_of(f"{made.share_id}/client-1") == 0
+
+
+async def test_an_operator_takes_no_keyboard_but_its_own() -> None:
+    """That of the server's user, or of another share, it leaves alone; from a client of its share it may."""
+    async with opened() as rig:
+        made = share("operator", "p")
+        rig.desk.book.add(made)
+        await rig.backend.start(words("sleep", "1000", process_id="p", tty=True))
+        claim = {"process_id": "p", "take_over": True}
+        rig.desk.ask("claim_keyboard", claim)
+        await rig.desk.replied()
+        assert rig.desk.answer().content["status"] == "ok"
+        rig.desk.ask("claim_keyboard", claim, user=made.share_id)
+        await rig.desk.replied()
+        assert rig.desk.error() == "PermissionRefused"
+        rig.desk.ask("release_keyboard", {"process_id": "p"})
+        await rig.desk.replied()
+        rig.desk.answer()
+        for session in ("a", "b"):
+            rig.desk.ask("claim_keyboard", claim, user=made.share_id, session=session)
+            await rig.desk.replied()
+            assert rig.desk.answer().content["status"] == "ok"
+        assert rig.backend.table.require("p").keyboard == f"{made.share_id}/b"
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("train", False), ("hidden", False), ("mine", True)])
+async def test_a_name_that_is_taken_does_not_tell_an_operator_by_whom(name: str, is_told: bool) -> None:
+    """Of processes that its share does not name it learns no id, by a start or by an explanation."""
+    async with opened() as rig:
+        made = share("operator", "own")
+        rig.desk.book.add(made)
+        await rig.backend.start(words("sleep", "1000", process_id="hidden", name="train"))
+        await rig.backend.start(words("sleep", "1000", process_id="own", name="mine"))
+        content = start("true", name=name)
+        for method in ("start", "explain"):
+            asked = {**content} if method == "start" else {k: v for k, v in content.items() if k != "epoch"}
+            rig.desk.ask(method, asked, user=made.share_id)
+            await rig.desk.replied()
+            answer = rig.desk.answer().content
+            assert answer["ename"] == "Conflict"
+            assert ("process_id" in answer["details"]) == is_told
+            assert "hidden" not in str(answer).replace(f"'{name}'", "")

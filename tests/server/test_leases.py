@@ -11,7 +11,7 @@ from execzmq.backends.local_process import LocalProcess
 from execzmq.protocol.peers import Sessions
 from execzmq.server.leases import LeaseKeeper
 from execzmq.server.pages import PagesInFlight
-from execzmq.settings import LEASE, MIB, STARTER_GONE
+from execzmq.settings import LEASE, MIB, PAGES_PER_CLIENT, SESSION_KEPT, STARTER_GONE
 from execzmq.types.params import ExecParams
 from tests.commands import python, words
 from tests.factories import open_local
@@ -137,3 +137,21 @@ async def _until_paused(process: LocalProcess) -> None:
         last = -1
         while (info := await process.wait("exited", 0.2)).last_seq != last:
             last = info.last_seq
+
+
+async def test_what_a_session_took_after_its_lease_ends_with_it() -> None:
+    """It may speak on without one; its pages and processes do not stay for ever."""
+    async with opened() as rig:
+        rig.hear("s")
+        rig.now += LEASE
+        rig.leases.look()
+        rig.hear("s")
+        rig.pages.sent("s", b"c", "m", memoryview(bytes(PAGES_PER_CLIENT)))
+        process = await rig.start(words("sleep", "1000", lifetime="client"), "s")
+        rig.leases.look()
+        assert not rig.pages.room_for("s", b"d", PAGES_PER_CLIENT)
+        rig.now += SESSION_KEPT
+        rig.leases.look()
+        assert rig.pages.room_for("s", b"d", 1)
+        async with deadline(10.0):
+            assert (await process.wait("exited", 10.0)).result is not None

@@ -98,3 +98,14 @@ async def test_who_waits_for_room_goes_on_when_a_page_is_taken() -> None:
     assert not waiting.done()
     pages.open_reads("s", [])
     await asyncio.wait_for(waiting, 1.0)
+
+
+async def test_who_has_waited_in_vain_leaves_nothing() -> None:
+    """However often it waits, and also where it is broken off."""
+    pages = PagesInFlight()
+    await pages.wait_room("s", 0.0)
+    waiting = asyncio.ensure_future(pages.wait_room("s", 30.0))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert pages._waiters == {}

@@ -46,7 +46,15 @@ def claim_keyboard(
     context: Context, caller: Caller, request: requests.ClaimKeyboard, buffers: Sequence[Any]
 ) -> Awaitable[Reply]:
     """Let only this session type."""
-    return _after(context.process(request.process_id, caller.session).claim_keyboard(request.take_over))
+    handle = context.process(request.process_id, caller.session)
+
+    async def answer() -> Reply:
+        if request.take_over:
+            caller.peer.check_take_over(request.process_id, handle.require().keyboard)
+        await handle.claim_keyboard(request.take_over)
+        return Reply()
+
+    return answer()
 
 
 def release_keyboard(

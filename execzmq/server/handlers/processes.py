@@ -50,8 +50,9 @@ def start(
 async def _start_confined(
     context: Context, caller: Caller, params: ExecParams, preparing: Coroutine[Any, Any, Prepared]
 ) -> Reply:
-    begun = begin_when_prepared(context.backend, params, caller.session, caller.peer.sandbox, preparing)
-    process, starting, repeated = await begun
+    process, starting, repeated = await begin_when_prepared(
+        context.backend, params, caller.session, caller.peer.sandbox, preparing, caller.check_current
+    )
     if starting is not None:
         await starting
     return _started(process, repeated)
