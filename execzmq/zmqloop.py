@@ -68,11 +68,14 @@ class ZmqPort:
         Raises:
             zmq.ZMQError: `EHOSTUNREACH` when a mandatory ROUTER has no such peer.
         """
+        is_sent = False
         try:
             # Room that has come since the first try is not told any more: asking for `EVENTS` takes the edge.
-            return self._try_send(frames, copy) or (self._has(_POLLOUT) and self._try_send(frames, copy))
+            is_sent = self._try_send(frames, copy) or (self._has(_POLLOUT) and self._try_send(frames, copy))
+            return is_sent
         finally:
-            if self._scheduled is None and self._has(_POLLIN):
+            missed = _POLLIN if is_sent or self._on_idle is None else _POLLIN | _POLLOUT
+            if self._scheduled is None and self._has(missed):
                 self._look_again()
 
     def bind_again(self, endpoint: str) -> None:

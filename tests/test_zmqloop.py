@@ -114,3 +114,32 @@ async def test_close_is_idempotent(context: zmq.Context[zmq.Socket[bytes]]) -> N
     pair = Pair(context)
     pair.close()
     pair.port.close()
+
+
+async def test_room_that_comes_while_a_send_fails_is_told(context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    """The last look of a send in vain takes the edge: whoever waits for room must hear of it all the same."""
+    here, there = context.socket(zmq.DEALER), context.socket(zmq.DEALER)
+    for socket in (here, there):
+        socket.set_hwm(1)
+    there.bind("inproc://full")
+    here.connect("inproc://full")
+    told = asyncio.Event()
+    port = ZmqPort(here, lambda _: None, on_idle=told.set)
+    while port.send([b"x"]):
+        pass
+    await asyncio.sleep(0)
+    told.clear()
+    look = port._has
+
+    def with_room(event: int) -> bool:
+        if event & zmq.POLLIN:
+            while there.poll(0):
+                there.recv()
+        return look(event)
+
+    port._has = with_room  # type: ignore[method-assign]  # the moment between two looks
+    assert not port.send([b"y"])
+    async with deadline(5):
+        await told.wait()
+    assert port.send([b"y"])
+    port.close()
