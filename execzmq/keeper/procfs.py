@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 
+STATE, PARENT, STARTED = 0, 1, 19
+"""Places in what `stat_of` returns; the last is when the process was started, in ticks after the boot."""
+
 _PIECE = 64 * 1024
 
 
@@ -27,3 +30,13 @@ def read(path: str, most: int | None = None) -> bytes:
         return content
     finally:
         os.close(fd)
+
+
+def stat_of(pid: int) -> list[bytes]:
+    """Return what `/proc/PID/stat` says of a process from its state on: see `STATE`, `PARENT`, `STARTED`.
+
+    Raises:
+        OSError: as `read`.
+    """
+    # The name in parentheses may have spaces and parentheses itself.
+    return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()

@@ -24,7 +24,7 @@ _STOP_SECONDS, _LOOK_AGAIN = 1.0, 0.0005
 def parent_of(pid: int) -> int:
     """Return the parent of a process, 0 if there is no such process."""
     try:
-        return int(_stat(pid)[1])
+        return int(_stat(pid)[procfs.PARENT])
     except (IndexError, ValueError):
         return 0
 
@@ -32,8 +32,7 @@ def parent_of(pid: int) -> int:
 def _stat(pid: int) -> list[bytes]:
     """Return what the kernel tells of a process from its state on; nothing if there is none."""
     with contextlib.suppress(OSError):
-        # The name in parentheses may have spaces and parentheses itself.
-        return procfs.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        return procfs.stat_of(pid)
     return []
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-_START_FIELD = 19
-"""Place of the start time in /proc/PID/stat, counted after the name."""
+from execzmq.keeper import procfs
 
 
 def age_of(pid: int) -> float | None:
@@ -15,8 +14,7 @@ def age_of(pid: int) -> float | None:
     if clock is None:
         return None
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            started = int(file.read().rpartition(b") ")[2].split()[_START_FIELD])
+        started = int(procfs.stat_of(pid)[procfs.STARTED])
     except (OSError, ValueError, IndexError):
         return None
     return max(0.0, time.clock_gettime(clock) - started / os.sysconf("SC_CLK_TCK"))

@@ -91,8 +91,24 @@ def permissions_for(
     for one in ceilings:
         _check_hosts(network, intent, one)
     merged = reduce(narrowed, ceilings, replace(profile, network=network))
+    bounded = replace(
+        merged,
+        limits=smaller_limits(merged.limits, limits or Limits()),
+        output_bytes=_smaller(merged.output_bytes, log_budget),
+    )
     most = reduce(Reach.narrowed, map(bounds_of, ceilings))
     reach = _with_roots(intent, profile, most, place).narrowed(most)
+    return _permissions(profile, bounded, reach, ceilings, place)
+
+
+def _permissions(
+    profile: PermissionProfile,
+    merged: PermissionProfile,
+    reach: Reach,
+    ceilings: Sequence[PermissionProfile],
+    place: Place,
+) -> Permissions:
+    """Return what is left of a profile: its `merged` one in all but paths and variables, and its reach."""
     lists = reach.lists(merged.read)
     return Permissions(
         profile=profile.name,
@@ -104,8 +120,8 @@ def permissions_for(
         protect_git=merged.protect_git,
         network=merged.network,
         tmp_bytes=merged.tmp_bytes,
-        limits=smaller_limits(merged.limits, limits or Limits()),
-        output_bytes=_smaller(merged.output_bytes, log_budget),
+        limits=merged.limits,
+        output_bytes=merged.output_bytes,
         require_limits=merged.require_limits,
         allow_debug=merged.allow_debug,
         env_policy=_with_home(profile.env_policy, merged.read, lists, place.home),

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator
 
 from execzmq.sandbox.anchors import Anchors, open_folder
+from execzmq.sandbox.disk import check_not_scarce
 from execzmq.sandbox.model import View
 from execzmq.sandbox.mounted import mounted_elsewhere
 from execzmq.sandbox.placeholder_journal import Noted, PlaceholderJournal, write_whole
@@ -166,10 +167,13 @@ class Placeholders:
             folders = {os.path.dirname(path) for path in self._needed() | self._leaving}
             unknown = [folder for folder in folders if folder not in self._anchors]
         for folder in unknown:
-            with contextlib.suppress(OSError):
+            try:
                 fd = open_folder(folder)
-                with self._changing:
-                    self._anchors.add(folder, fd)
+            except OSError as error:  # what cannot be looked at now must not be taken for gone
+                check_not_scarce(error)
+                continue
+            with self._changing:
+                self._anchors.add(folder, fd)
 
     def _look(self) -> None:
         self._find()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from execzmq import connection
 from execzmq.errors import Conflict, ConnectionFailed
-from execzmq.keeper import listener
+from execzmq.keeper import listener, procfs
 from execzmq.keeper.tree import is_descendant
 from execzmq.server.locks import Holder, holder_of
 from execzmq.server.state import StateFolder, check_format
@@ -105,6 +105,6 @@ def _check_keeper(folder: Path) -> None:
 
 
 def _is_stopped(pid: int) -> bool:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b") ")[2][:1] == b"T"
+    with contextlib.suppress(OSError):
+        return procfs.stat_of(pid)[procfs.STATE] == b"T"
     return False

@@ -79,7 +79,10 @@ async def until_whole(backend: ExecBackend) -> None:
         is_held = True
         while is_held:
             process = await backend.start(shell("echo x"))
-            is_held = "degraded" in notices_of(await all_events(process))
+            events = await all_events(process)
+            assert_seqs_whole(events)
+            assert (output_of(events), lost_in(events)) == (b"x\n", 0)
+            is_held = "degraded" in notices_of(events)
             await process.forget()
 
 

@@ -340,3 +340,23 @@ def test_no_descriptor(ws: Path, kept: Placeholders, monkeypatch: pytest.MonkeyP
         with pytest.raises(OSError, match="Too many open files"):
             hold(kept, "a", ws / ".git")
     assert len(kept) == 0
+
+
+def test_no_descriptor_for_a_look(
+    ws: Path, begin: Callable[[], Placeholders], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that cannot be opened now is not gone: what was left in it stays for the next look."""
+    hold(begin(), "a", ws / ".git")
+    (ws / ".git").mkdir()
+    again = begin()
+    again.recover(())
+
+    def refuse(path: bytes) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(placeholders, "open_folder", refuse)
+        again.sweep()
+    assert again.has_left
+    again.sweep()
+    assert not list(ws.iterdir())
