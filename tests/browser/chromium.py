@@ -7,8 +7,8 @@ where neither is there, and root and apt-get are.
 import contextlib
 import os
 import shutil
+import subprocess
 from collections.abc import AsyncIterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from playwright.async_api import (
@@ -21,6 +21,8 @@ from playwright.async_api import (
     async_playwright,
 )
 
+from tests.support import ms
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 NONE = (
     "no Chromium, so no notebook was shown in a browser: install the system's (apt-get install chromium), "
@@ -28,7 +30,7 @@ NONE = (
 )
 HERE = "127.0.0.1"
 _FLAGS = (
-    "--no-sandbox",  # as root, which tests may be, it starts in no other way
+    "--no-sandbox",  # root's starts in no other way, nor does that of many a container; all pages are our own
     "--disable-gpu",
     "--disable-quic",
     "--disable-dev-shm-usage",
@@ -38,8 +40,16 @@ _FLAGS = (
 
 def installed(playwright: Playwright) -> str | None:
     """Return the path of the Chromium to use, None where there is none."""
-    system = next((found for name in NAMES if (found := shutil.which(name))), None)
-    return system or next((p for p in [playwright.chromium.executable_path] if Path(p).exists()), None)
+    found = [shutil.which(name) for name in NAMES] + [playwright.chromium.executable_path]
+    return next((path for path in found if path and _runs(path)), None)
+
+
+def _runs(path: str) -> bool:
+    """Tell whether it is a browser: some systems put a word in its place, on where to get one."""
+    try:
+        return subprocess.run([path, "--version"], capture_output=True, timeout=ms(20_000)).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 @contextlib.asynccontextmanager

@@ -44,8 +44,8 @@ def browser(runner: asyncio.Runner) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def server() -> Iterator[JupyterServer]:
-    """A Jupyter server with folders of its own."""
+def server(browser: Browser) -> Iterator[JupyterServer]:
+    """A Jupyter server with folders of its own; none where nothing would show its pages."""
     home = Path(tempfile.mkdtemp(prefix="xz-", dir="/tmp"))
     with jupyter.running(home) as server:
         yield server
