@@ -118,7 +118,7 @@ class FakeProcess:
         self.calls.append(("ended", until, timeout))
         return self.information.ending(until)
 
-    async def info(self) -> ProcessInfo:
+    async def info(self, usage: bool = False) -> ProcessInfo:
         self.calls.append(("info",))
         return self.information
 
@@ -171,7 +171,7 @@ class FakeBackend:
         except KeyError:
             raise ProcessNotFound(f"no process {id_or_name}") from None
 
-    async def list_processes(self) -> list[ProcessInfo]:
+    async def list_processes(self, usage: bool = False) -> list[ProcessInfo]:
         return [process.information for process in self.processes.values()]
 
     async def server_info(self) -> ServerInfo:

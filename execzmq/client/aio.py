@@ -208,13 +208,16 @@ class AsyncProcess:
                 raise
             return None
 
-    async def info(self) -> ProcessInfo:
+    async def info(self, *, usage: bool = False) -> ProcessInfo:
         """Describe the process.
+
+        Args:
+            usage: measure what it and all that it has started use, too: a look at all processes there.
 
         Raises:
             ProcessNotFound: it was forgotten.
         """
-        return await self._process.info()
+        return await self._process.info(usage)
 
     async def forget(self) -> None:
         """Remove the ended process and its log.
@@ -331,9 +334,9 @@ class AsyncClient:
         """
         return AsyncProcess(await self.backend.attach(id_or_name))
 
-    async def processes(self) -> list[ProcessInfo]:
-        """Describe every process that is not forgotten, oldest first."""
-        return await self.backend.list_processes()
+    async def processes(self, *, usage: bool = False) -> list[ProcessInfo]:
+        """Describe every process that is not forgotten, oldest first; with `usage`, measure them, too."""
+        return await self.backend.list_processes(usage)
 
     async def info(self) -> ServerInfo:
         """Describe the server, or what stands for one."""

@@ -106,9 +106,9 @@ class Process:
         """
         return self._call(self._process.wait(timeout, closed=closed))
 
-    def info(self) -> ProcessInfo:
-        """Describe the process."""
-        return self._call(self._process.info())
+    def info(self, *, usage: bool = False) -> ProcessInfo:
+        """Describe the process; with `usage`, measure what it and all that it has started use, too."""
+        return self._call(self._process.info(usage=usage))
 
     def forget(self) -> None:
         """Remove the ended process and its log."""
@@ -227,9 +227,9 @@ class Client:
         """
         return Process(self._call(self._client.attach(id_or_name)), self)
 
-    def processes(self) -> list[ProcessInfo]:
-        """Describe every process that is not forgotten, oldest first."""
-        return self._call(self._client.processes())
+    def processes(self, *, usage: bool = False) -> list[ProcessInfo]:
+        """Describe every process that is not forgotten, oldest first; with `usage`, measure them, too."""
+        return self._call(self._client.processes(usage=usage))
 
     def info(self) -> ServerInfo:
         """Describe the server, or what stands for one."""

@@ -174,10 +174,11 @@ class ClusterBackend:
         host, info = found
         return Placed(host.name, await host.backend.attach(info.process_id))
 
-    async def list_processes(self) -> list[ProcessInfo]:
+    async def list_processes(self, usage: bool = False) -> list[ProcessInfo]:
         """Describe every process of every host that can be reached, oldest first; warn of the others."""
         hosts = await self._hosts.all()
-        answers = await asyncio.gather(*(h.backend.list_processes() for h in hosts), return_exceptions=True)
+        asked = (host.backend.list_processes(usage) for host in hosts)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
         found: list[ProcessInfo] = []
         for host, answer in zip(hosts, answers, strict=True):
             if isinstance(answer, BaseException):

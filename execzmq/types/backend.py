@@ -99,8 +99,8 @@ class ExecProcess(Protocol):
     async def ended(self, until: Literal["exited", "closed"], seconds: float, /) -> ExitResult | None:
         """Wait at most `seconds` (at most 30) and return how it has ended, `None` where it has not."""
 
-    async def info(self) -> ProcessInfo:
-        """Describe the process."""
+    async def info(self, usage: bool = False) -> ProcessInfo:
+        """Describe the process; with `usage`, measure what its whole tree uses at the moment."""
 
     async def forget(self) -> None:
         """Remove the ended process and its log.
@@ -154,8 +154,8 @@ class ExecBackend(Protocol):
             ProcessNotFound: there is none.
         """
 
-    async def list_processes(self) -> list[ProcessInfo]:
-        """Describe every process that is not forgotten, oldest first."""
+    async def list_processes(self, usage: bool = False) -> list[ProcessInfo]:
+        """Describe every process that is not forgotten, oldest first; with `usage`, measure them, too."""
 
     async def server_info(self) -> ServerInfo:
         """Describe the backend."""
