@@ -138,6 +138,7 @@ class FakeBackend:
         self, steps: Sequence[Step] = (), on_start: Callable[[], Any] | None = None, *, is_local: bool = True
     ) -> None:
         self.is_local = is_local
+        self.is_up = True
         self.steps = steps
         self.started: list[ExecParams] = []
         self.explained: list[ExecParams] = []
@@ -145,6 +146,9 @@ class FakeBackend:
         self.calls: list[str] = []
         self.shared: list[tuple[ShareTerms, Path]] = []
         self._on_start = on_start
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        self.changed = changed
 
     def new_process_id(self) -> str:
         return f"fake-{len(self.processes)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -153,6 +153,10 @@ class RemoteBackend:
     def is_up(self) -> bool:
         """Tell whether the server answers at the moment, as far as this client has noticed."""
         return self._connection.is_up
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Have `changed` called when `is_up` may have changed."""
+        self._connection.standing.on_change = changed
 
     @property
     def session(self) -> str:

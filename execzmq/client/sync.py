@@ -18,6 +18,7 @@ from execzmq.client.arguments import Command, StartOptions
 from execzmq.client.batches import iterate
 from execzmq.client.plan import RunOptions
 from execzmq.client.portal import LoopThread
+from execzmq.client.reaching import State
 from execzmq.client.run import CompletedProcess
 from execzmq.client.signatures import options_from
 from execzmq.client.terms import ShareOptions
@@ -162,6 +163,22 @@ class Client:
     def portal(self) -> LoopThread:
         """The thread of the loop that the client lives on."""
         return self._portal
+
+    @property
+    def state(self) -> State:
+        """How it stands with the connection, as far as this client has noticed; asks nobody."""
+        return self._client.state if self.is_usable else "closed"
+
+    def watch_state(self, callback: Callable[[State], object]) -> Callable[[], None]:
+        """Have `callback` called with each new `state`, on the client's own thread; return what ends that.
+
+        It must not wait, and call nothing of the client but `state`.
+        """
+        return self._client.watch_state(callback)
+
+    def connect(self) -> None:
+        """Connect now where that has not been done; any other method does so, too."""
+        self._call(self._client.connect())
 
     @options_from(RunOptions)
     def run(self, args: Command, **options: Unpack[RunOptions]) -> CompletedProcess:

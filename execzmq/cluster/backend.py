@@ -84,6 +84,9 @@ class ClusterBackend:
         """Tell whether the Dask client is connected, as far as it has noticed."""
         return self._dask.is_up
 
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Do nothing: a Dask client tells nobody, `is_up` asks it."""
+
     def statistics(self) -> dict[str, int]:
         """Return how many commands of this client wait for a place, and how many hold one."""
         return self._placer.statistics()

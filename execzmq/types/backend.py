@@ -6,7 +6,7 @@ calls cancels the waiting, never the command.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -116,6 +116,13 @@ class ExecBackend(Protocol):
     @property
     def is_local(self) -> bool:
         """Tell whether the caller's own cwd and env mean the same there."""
+
+    @property
+    def is_up(self) -> bool:
+        """Tell whether it can be reached at the moment, as far as has been noticed."""
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Have `changed` called, the last one given, when `is_up` is noticed to have changed."""
 
     def new_process_id(self) -> str:
         """Return an id that no process has and no other client makes, to start a command under."""
