@@ -44,6 +44,8 @@ def _kinds(notebook: Any) -> list[set[str]]:
 def _check(name: str, ran: Any) -> None:
     stored = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     assert _kinds(stored) == _kinds(ran), "run scripts/store_notebooks.py"
+    outputs = [output for cell in ran.cells for output in cell.get("outputs", ())]
+    assert not [o for o in outputs if "application/vnd.jupyter.widget-view+json" in o.get("data", {})]
     page, _ = nbconvert.HTMLExporter().from_notebook_node(ran)
     for words in re.findall(r"[a-z]{6,}", _texts(ran)):
         assert words in page
