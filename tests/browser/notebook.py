@@ -71,6 +71,10 @@ class Notebook:
         """Wait until a cell's outputs hold `text`; return the page's time then, in seconds."""
         return float(await self._ask("said", index, text)) / 1000
 
+    async def until_text(self, index: int, text: str) -> float:
+        """Run a cell to its end; return the seconds until its outputs held `text`."""
+        return float(await self._ask("untilText", index, text)) / 1000
+
     async def idle(self) -> None:
         """Wait until there is a kernel and it has nothing to do."""
         await self._ask("idle")
@@ -84,8 +88,15 @@ class Notebook:
     async def interrupt(self) -> None:
         """Press the button that interrupts the kernel."""
         await self.page.locator(
-            '[data-command="notebook:interrupt-kernel"], [data-jp-item-name="interrupt"] *'
-        ).first.click()
+            '.jp-NotebookPanel-toolbar [data-command="notebook:interrupt-kernel"]'
+        ).click()
+
+    async def restart(self) -> None:
+        """Restart the kernel, and wait for the new one."""
+        await self._ask("startRestart")
+        await self.page.locator(".jp-Dialog .jp-mod-accept").click()
+        await self._ask("ended", -2)
+        await self.idle()
 
     async def reload(self) -> None:
         """Save, load the page anew, and wait until it shows the notebook and has its kernel."""
