@@ -96,6 +96,8 @@ def notebooks(
     before = asyncio.all_tasks(runner.get_loop())
     notebooks = Notebooks(server, context)
     yield notebooks
+    if request.node.stash.get(FAILED, False):
+        runner.run(notebooks.explain())
     runner.run(notebooks.close())
     if launch.running():
         with execzmq.connect() as client:
