@@ -58,9 +58,13 @@ class CellRun:
             client = self._clients.get(self._line.on)
             try:
                 return self._carry_out(client)
+            except CommandInterrupted:
+                raise
             except KeyboardInterrupt:
                 self._end_unseen(client)
-                raise
+                raise CommandInterrupted(
+                    "before the command was waited for; it has not begun, or was killed"
+                ) from None
         except ConnectionFailed as error:
             self._clients.drop(self._line.on)
             raise in_one_line(error) from None

@@ -155,4 +155,10 @@ def _env(root: Path) -> dict[str, str]:
     for folder in folders.values():
         os.mkdir(folder, 0o700)
     path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
-    return {**os.environ, **folders, "PATH": path, "PYTHONPATH": str(REPOSITORY), "JUPYTER_PLATFORM_DIRS": "1"}
+    return {
+        **os.environ,
+        **folders,
+        "PATH": path,
+        "PYTHONPATH": str(REPOSITORY),
+        "JUPYTER_PLATFORM_DIRS": "1",
+    }

@@ -49,7 +49,9 @@ def test_every_further_interrupt_does_more(notebook: Kernel) -> None:
         notebook.interrupt()
     notebook.wait_end(cell)
     assert "killing the command and all that it started" in cell.text("stderr")
-    assert cell.error == "KeyboardInterrupt: the command has ended: signal 9 (KILL) (terminated, asked by client ...)"
+    assert cell.error.startswith(
+        "KeyboardInterrupt: the command has ended: signal 9 (KILL) (terminated, asked by"
+    )
 
 
 def test_loop_of_short_commands_can_be_interrupted(notebook: Kernel) -> None:
@@ -61,7 +63,9 @@ def test_loop_of_short_commands_can_be_interrupted(notebook: Kernel) -> None:
         notebook.wait_end(cell)
         assert cell.status == "error"
         assert "KeyboardInterrupt" in cell.error
-    cell = notebook.run("c = execzmq.connect()\nprint([p for p in c.processes() if not p.closed])\nc.close()")
+    cell = notebook.run(
+        "import execzmq; c = execzmq.connect()\nprint([p for p in c.processes() if not p.closed])\nc.close()"
+    )
     assert cell.text() == "[]\n"
 
 
@@ -130,7 +134,7 @@ def test_bars_side_by_side(notebook: Kernel) -> None:
     """Two commands that overwrite their lines in one cell: both are seen to their end (C46)."""
     bar = "import sys,time\nfor i in range(5):\n sys.stdout.write('\\r%s%d%%'%(sys.argv[1],i*25)); sys.stdout.flush(); time.sleep(.03)\nprint()"
     cell = notebook.run(
-        f"bar = {bar!r}\n%execz --bg --proc p -e bar python3 -c \"$bar\" a\n%execz -e bar python3 -c \"$bar\" b\np.wait(closed=True)"
+        f'bar = {bar!r}\n%execz --bg --proc p -e bar python3 -c "$bar" a\n%execz -e bar python3 -c "$bar" b\np.wait(closed=True)'
     )
     notebook.wait_text(cell, "\ra100%")
     notebook.wait_text(cell, "\rb100%")
@@ -152,5 +156,5 @@ def test_interrupt_while_a_start_hangs(notebook: Kernel) -> None:
     notebook.interrupt()
     notebook.wait_end(cell)
     assert "KeyboardInterrupt" in cell.error
-    code = "s.Client.start = real\nc = execzmq.connect()\nprint(c.attach('slowly').wait().cause)\nc.close()"
+    code = "import execzmq\ns.Client.start = real\nc = execzmq.connect()\nprint(c.attach('slowly').wait().cause)\nc.close()"
     assert notebook.run(code).text() == "terminated\n"

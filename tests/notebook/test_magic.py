@@ -23,7 +23,7 @@ def test_line_is_one_of_the_shell(notebook: Kernel) -> None:
 
 def test_body_is_a_script_of_bash_with_stdin_free(notebook: Kernel) -> None:
     """The lines of a cell are bash's, untouched by Python, and stdin is not where they come from."""
-    body = "x={0}\narray=(1 2)\necho ${array[1]} {a,b} $x\nread -r line; echo \"[$line] $?\"\nls /proc/self/fd | wc -l"
+    body = 'x={0}\narray=(1 2)\necho ${array[1]} {a,b} $x\nread -r line; echo "[$line] $?"\nls /proc/self/fd | wc -l'
     cell = notebook.run(f"%%execz\n{body}")
     assert cell.text() == "2 a b {0}\n[] 1\n4\n"
 
@@ -97,7 +97,9 @@ def test_streams_go_into_variables(notebook: Kernel) -> None:
 
 def test_variables_reach_the_command(notebook: Kernel) -> None:
     """`-e NAME` gives Python's value, `-e NAME=VALUE` this one; what is no text is refused."""
-    cell = notebook.run("lr = 0.5\nword = 'two words'\n%execz -e lr -e word -e C='x y' echo $lr \"$word\" \"$C\"")
+    cell = notebook.run(
+        "lr = 0.5\nword = 'two words'\n%execz -e lr -e word -e C='x y' echo $lr \"$word\" \"$C\""
+    )
     assert cell.text() == "0.5 two words x y\n"
     assert "no Python variable nope" in notebook.run("%execz -e nope true").text("stderr")
     assert "a list is no text" in notebook.run("l = []\n%execz -e l true").text("stderr")
@@ -105,7 +107,10 @@ def test_variables_reach_the_command(notebook: Kernel) -> None:
 
 def test_folder_and_time_limit(notebook: Kernel) -> None:
     """`--cwd` knows `~`, `--timeout` ends the command and says so."""
-    assert notebook.run("%execz --cwd ~ pwd\nimport os; print(os.path.expanduser('~'))").text().count("/h\n") == 2
+    assert (
+        notebook.run("%execz --cwd ~ pwd\nimport os; print(os.path.expanduser('~'))").text().count("/h\n")
+        == 2
+    )
     cell = notebook.run("%execz --timeout 0.05 sleep 60")
     assert "(timed_out, asked by time limit)" in cell.error
 
@@ -159,7 +164,7 @@ def test_characters_are_whole_and_streams_in_order(notebook: Kernel) -> None:
 def test_bar_is_one_line(notebook: Kernel) -> None:
     """States of a bar that nobody sees are not written (C46)."""
     bar = "import sys,time\nfor i in range(401):\n sys.stdout.write('\\r%d%%'%(i/4)); sys.stdout.flush(); time.sleep(.001)"
-    cell = notebook.run(f"bar = {bar!r}\n%execz -e bar python3 -c \"$bar\"; echo")
+    cell = notebook.run(f'bar = {bar!r}\n%execz -e bar python3 -c "$bar"; echo')
     assert cell.text().endswith("\r100%\n")
     assert cell.text().count("\r") <= 20
     assert cell.text().count("\n") == 1
@@ -173,7 +178,9 @@ def test_two_commands_in_one_cell_share_no_line(notebook: Kernel) -> None:
 
 def test_command_that_leaves_a_child_does_not_hold_the_cell(notebook: Kernel) -> None:
     """A child that keeps the output open is told of, and what it says later stands there."""
-    cell = notebook.run("%execz --proc p sh -c 'sh -c \"read x </dev/tty; sleep 1.3; echo late\" & echo first'")
+    cell = notebook.run(
+        "%execz --proc p sh -c 'sh -c \"read x </dev/tty; sleep 1.3; echo late\" & echo first'"
+    )
     assert "holds its output open" in cell.text("stderr")
     notebook.wait_text(cell, "late\n")
     notebook.run("p.wait(closed=True)")
