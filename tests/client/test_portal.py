@@ -244,7 +244,7 @@ begun.wait()
 
 
 def test_interrupt_right_after_the_result(portal: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupt that falls between the result and its taking is raised at once: there is nothing to await."""
+    """An interrupt that falls between the result and its taking is raised at once: it awaits nothing."""
     real = portals._Call.wait
 
     def interrupted(call: portals._Call[int], timeout: float = -1) -> None:

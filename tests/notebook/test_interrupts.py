@@ -8,6 +8,22 @@ import pytest
 from tests.notebook.kernels import Kernel, kernel
 
 TRAP = """trap 'echo caught; exit 42' INT; echo up; while :; do sleep .05; done"""
+SLOW_START = """
+import threading
+import execzmq
+from execzmq import Client
+
+real = Client.start
+gate = threading.Event()
+
+def slow(self, *args, **options):
+    process = real(self, *args, **options)
+    print("started", flush=True)
+    gate.wait()
+    return process
+
+Client.start = slow
+"""
 
 
 @pytest.fixture(scope="module")
@@ -132,10 +148,15 @@ def test_much_output_in_the_background_never_stalls(notebook: Kernel) -> None:
 
 def test_bars_side_by_side(notebook: Kernel) -> None:
     """Two commands that overwrite their lines in one cell: both are seen to their end (C46)."""
-    bar = "import sys,time\nfor i in range(5):\n sys.stdout.write('\\r%s%d%%'%(sys.argv[1],i*25)); sys.stdout.flush(); time.sleep(.03)\nprint()"
-    cell = notebook.run(
-        f'bar = {bar!r}\n%execz --bg --proc p -e bar python3 -c "$bar" a\n%execz -e bar python3 -c "$bar" b\np.wait(closed=True)'
+    bar = (
+        "import sys,time\n"
+        "for i in range(5):\n"
+        " sys.stdout.write('\\r%s%d%%' % (sys.argv[1], i * 25)); sys.stdout.flush(); time.sleep(.03)\n"
+        "print()"
     )
+    one = '%execz --bg --proc p -e bar python3 -c "$bar" a'
+    other = '%execz -e bar python3 -c "$bar" b'
+    cell = notebook.run(f"bar = {bar!r}\n{one}\n{other}\np.wait(closed=True)")
     notebook.wait_text(cell, "\ra100%")
     notebook.wait_text(cell, "\rb100%")
     assert cell.text().endswith("100%\n")
@@ -145,16 +166,11 @@ def test_bars_side_by_side(notebook: Kernel) -> None:
 
 def test_interrupt_while_a_start_hangs(notebook: Kernel) -> None:
     """An interrupt that finds the command not started yet ends the cell, and the command if it was."""
-    patch = (
-        "import execzmq.client.sync as s, time, threading\nreal = s.Client.start\ngate = threading.Event()\n"
-        "def slow(self, *a, **k):\n    p = real(self, *a, **k); print('started', flush=True); gate.wait(); return p\n"
-        "s.Client.start = slow"
-    )
-    notebook.run(patch)
+    notebook.run(SLOW_START)
     cell = notebook.start("%execz --name slowly sleep 600")
     notebook.wait_text(cell, "started\n")
     notebook.interrupt()
     notebook.wait_end(cell)
     assert "KeyboardInterrupt" in cell.error
-    code = "import execzmq\ns.Client.start = real\nc = execzmq.connect()\nprint(c.attach('slowly').wait().cause)\nc.close()"
+    code = "Client.start = real\nc = execzmq.connect()\nprint(c.attach('slowly').wait().cause)\nc.close()"
     assert notebook.run(code).text() == "terminated\n"

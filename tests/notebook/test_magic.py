@@ -23,8 +23,8 @@ def test_line_is_one_of_the_shell(notebook: Kernel) -> None:
 
 def test_body_is_a_script_of_bash_with_stdin_free(notebook: Kernel) -> None:
     """The lines of a cell are bash's, untouched by Python, and stdin is not where they come from."""
-    body = 'x={0}\narray=(1 2)\necho ${array[1]} {a,b} $x\nread -r line; echo "[$line] $?"\nls /proc/self/fd | wc -l'
-    cell = notebook.run(f"%%execz\n{body}")
+    lines = ("x={0}", "array=(1 2)", "echo ${array[1]} {a,b} $x", 'read -r line; echo "[$line] $?"')
+    cell = notebook.run("\n".join(("%%execz", *lines, "ls /proc/self/fd | wc -l")))
     assert cell.text() == "2 a b {0}\n[] 1\n4\n"
 
 
@@ -73,8 +73,8 @@ def test_failure_is_one_line(notebook: Kernel) -> None:
     assert cell.error.startswith("CalledProcessError: exit code 3: exit 3; `execzmq logs ")
     assert cell.error.count("\n") == 0
     assert not cell.text()
-    code = "import execzmq\ntry:\n    %execz exit 4\nexcept execzmq.CalledProcessError as e:\n    print(e.returncode)"
-    assert notebook.run(code).text() == "4\n"
+    code = "try:\n    %execz exit 4\nexcept execzmq.CalledProcessError as e:\n    print(e.returncode)"
+    assert notebook.run(f"import execzmq\n{code}").text() == "4\n"
     assert notebook.run("%execz --no-raise-error exit 3\nprint('reached')").text() == "reached\n"
 
 
@@ -116,7 +116,7 @@ def test_folder_and_time_limit(notebook: Kernel) -> None:
 
 
 def test_process_is_given_and_found_again(notebook: Kernel) -> None:
-    """`--proc` has the process from its start; `--attach` shows it by name, from the beginning or after an event."""
+    """`--proc` has the process from its start; `--attach` shows it by name, all or after an event."""
     cell = notebook.run("%execz --bg --name talker --proc p -i sh -c 'echo one; read x; echo $x'")
     notebook.wait_text(cell, "one\n")
     assert notebook.run("p.write(b'two\\n'); print(p.wait(closed=True))").text() == "exit code 0\n"
@@ -156,14 +156,16 @@ def test_long_line_and_many_lines_are_capped(notebook: Kernel) -> None:
 
 def test_characters_are_whole_and_streams_in_order(notebook: Kernel) -> None:
     """A character that is written in two pieces is shown whole; streams come in the order of their text."""
-    body = "p() { printf \"$1\"; sleep 0.02; }\np '\\303'; p '\\274\\n'; p 'err\\n' >&2; p 'out\\n'; p 'err2\\n' >&2"
-    cell = notebook.run(f"%%execz\n{body}")
+    pieces = ("'\\303'", "'\\274\\n'", "'err\\n' >&2", "'out\\n'", "'err2\\n' >&2")
+    body = "; ".join(f"p {piece}" for piece in pieces)
+    cell = notebook.run(f'%%execz\np() {{ printf "$1"; sleep 0.02; }}\n{body}')
     assert [one["text"] for one in cell.outputs if one.get("name")] == ["ü\n", "err\n", "out\n", "err2\n"]
 
 
 def test_bar_is_one_line(notebook: Kernel) -> None:
     """States of a bar that nobody sees are not written (C46)."""
-    bar = "import sys,time\nfor i in range(401):\n sys.stdout.write('\\r%d%%'%(i/4)); sys.stdout.flush(); time.sleep(.001)"
+    write = "sys.stdout.write('\\r%d%%' % (i / 4)); sys.stdout.flush(); time.sleep(.001)"
+    bar = f"import sys,time\nfor i in range(401):\n {write}"
     cell = notebook.run(f'bar = {bar!r}\n%execz -e bar python3 -c "$bar"; echo')
     assert cell.text().endswith("\r100%\n")
     assert cell.text().count("\r") <= 20
