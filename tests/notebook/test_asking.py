@@ -1,6 +1,7 @@
 """What a line asks of `start`."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,9 +28,9 @@ def test_options_become_keywords() -> None:
 
 def test_variables_are_added() -> None:
     """`-e` adds to what the command gets anyway; values that are text, numbers or paths are taken."""
-    names = {"s": "x", "b": b"\xff", "p": Path("/p"), "f": 0.5}
+    names: dict[str, Any] = {"s": "x", "b": b"\xff", "p": Path("/p"), "f": 0.5}
     options = start_options(Line(env=("A=1=2", "s", "b", "p", "f")), names, {"M": "m"})
-    values = {"A": "1=2", "s": "x", "b": b"\xff", "p": "/p", "f": "0.5", "M": "m"}
+    values: dict[str, str | bytes] = {"A": "1=2", "s": "x", "b": b"\xff", "p": "/p", "f": "0.5", "M": "m"}
     assert options["env_policy"] == EnvPolicy(set=values)
 
 
