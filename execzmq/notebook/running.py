@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -215,5 +216,5 @@ async def _new_process_id(client: Client) -> str:
 
 
 def _terminal_size() -> tuple[int, int]:
-    size = os.get_terminal_size()
+    size = shutil.get_terminal_size()
     return size.lines, size.columns
