@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         ProcessRef,
         ProfileInfo,
         ReadResponse,
+        Screen,
         ServerInfo,
         TerminateReport,
     )
@@ -122,6 +123,7 @@ __all__ = [
     "RequestTimeout",
     "SandboxIntent",
     "SandboxUnavailable",
+    "Screen",
     "ServerError",
     "ServerInfo",
     "ServerLost",
@@ -162,6 +164,7 @@ _ELSEWHERE = {
         "ProcessRef",
         "ProfileInfo",
         "ReadResponse",
+        "Screen",
         "ServerInfo",
         "TerminateReport",
     ),
