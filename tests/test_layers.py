@@ -22,7 +22,7 @@ ALLOWED = {
     "process": "errors types settings modes keeper",
     "sandbox": "errors types settings aside",
     "backends": "errors types settings connection aside process keeper sandbox",
-    "server": "errors types settings connection zmqloop protocol process keeper sandbox backends",
+    "server": "errors types settings connection aside zmqloop protocol process keeper sandbox backends",
     "client": "errors types settings connection zmqloop protocol",
     "environments": "errors types settings connection client",
     "api": "errors types settings connection client environments",
