@@ -27,6 +27,7 @@ ALLOWED = {
     "api": "errors types settings connection client environments",
     "cluster": "errors types settings connection holders client",
     "cli": "errors types settings connection holders client environments api",
+    "notebook": "errors types settings connection client environments api",
     "__init__": "",
     "__main__": "cli",
 }
@@ -40,6 +41,7 @@ NEVER = {
     "server": "client environments cli api",
     "process": "server client environments cli api backends protocol",
     "protocol": "process keeper sandbox backends server client environments cli api",
+    "notebook": "process keeper sandbox backends server cluster cli protocol",
     "keeper": "errors types settings connection zmqloop protocol process sandbox backends server client "
     "environments api cli",
 }
@@ -59,6 +61,7 @@ FOREIGN = {
     "api": "pydantic rich click psutil jupyter_client jupyter_core distributed dask",
     "cluster": "zmq pydantic rich click psutil jupyter_client jupyter_core",
     "cli": "zmq pydantic rich psutil jupyter_client jupyter_core distributed dask",
+    "notebook": "zmq pydantic rich click psutil jupyter_client jupyter_core distributed dask",
 }
 """Top-level module → packages of others that it may not import when it is loaded."""
 
@@ -71,6 +74,9 @@ PURE = (
     "environments/file.py",
     "environments/model.py",
     "environments/ssh_words.py",
+    "notebook/flow.py",
+    "notebook/painting.py",
+    "notebook/terminal_requests.py",
     "process/lifecycle.py",
     "process/environ.py",
     "process/index.py",
