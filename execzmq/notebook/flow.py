@@ -1,7 +1,7 @@
 """Own how much output may be on its way to one page: only what the page has rendered makes room; pure.
 
-A window belongs to one page alone. A page that has died, or was never quick, fills its own and holds up nobody
-else's, nor the process.
+A window belongs to one page alone. A page that has died, or was never quick, fills its own and holds up
+neither anybody else's nor the process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ WINDOW = 512 * 1024
 CHUNK = 64 * 1024
 """Bytes of output in one message at most."""
 INTERVAL = 0.02
-"""Seconds between two messages with output: a Jupyter server cuts off whoever sends 1,000 messages a second."""
+"""Seconds between two messages with output: a Jupyter server cuts off who sends 1,000 messages a second."""
 
 
 class AckWindow:
