@@ -10,6 +10,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
 from execzmq.client.aio import AsyncProcess
@@ -58,7 +59,7 @@ class SharedKeyboard:
         return not self._seats
 
     def join(self, seat: Seat) -> None:
-        """Let a page take part."""
+        """Let a page take part; it hears who has the keyboard when it claims it, and from then on."""
         self._seats.append(seat)
         if self._looking is None:
             self._looking = asyncio.create_task(self._look_again_and_again())
@@ -87,20 +88,22 @@ class SharedKeyboard:
             ExecZMQError: other than that somebody else has it, or that this client may only watch.
         """
         async with self._asking:
-            if self._holder is not None and self._holder is not seat and not take_over:
-                return False
-            try:
-                await self._process.claim_keyboard(take_over)
-                self._holder = seat
-            except PermissionRefused:
-                self._is_refused = True
-            except Conflict:
-                self._holder = None
+            if take_over or self._holder is None or self._holder is seat:
+                await self._claim(seat, take_over)
             info = await self._process.info()
             if self._holder is not None:
                 self._ours = self._ours or info.keyboard
             self._note(info)
         return self.has(seat)
+
+    async def _claim(self, seat: Seat, take_over: bool) -> None:
+        try:
+            await self._process.claim_keyboard(take_over)
+            self._holder = seat
+        except PermissionRefused:
+            self._is_refused = True
+        except Conflict:
+            self._holder = None
 
     async def release(self, seat: Seat) -> None:
         """Let anybody have the keyboard that this page has; no effect where it has not.
@@ -127,11 +130,9 @@ class SharedKeyboard:
 
     async def _look_again_and_again(self) -> None:
         while True:
-            try:
-                await self.look()
-            except ExecZMQError:
-                return  # whoever follows the output tells what has happened
             await asyncio.sleep(LOOK_EVERY)
+            with suppress(ExecZMQError):  # whoever follows the output tells what has happened
+                await self.look()
 
     def _note(self, info: ProcessInfo) -> None:
         if info.keyboard is None or info.keyboard != self._ours:
