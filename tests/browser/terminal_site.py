@@ -1,7 +1,7 @@
 """A plain page with terminals and the real `TerminalEnd` behind it: what a notebook has, without a notebook.
 
-A thread serves the page, the files of `execzmq/notebook/static` and one WebSocket per terminal. A message is the
-length of its content as four bytes, the content as JSON, and at most one buffer.
+A thread serves the page, the files of `execzmq/notebook/static` and one WebSocket per terminal. A message is
+the length of its content as four bytes, the content as JSON, and at most one buffer.
 """
 
 from __future__ import annotations
