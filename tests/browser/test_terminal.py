@@ -1,5 +1,6 @@
 """A terminal in a page, without a notebook round it: what is seen, typed, pasted and shared."""
 
+import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import BrowserContext, Page
+from playwright.async_api import BrowserContext, Page, TimeoutError
 
 from execzmq.client.sync import Client
 from execzmq.types.params import TtySize
@@ -15,7 +16,7 @@ from tests.browser.chromium import Calls
 from tests.browser.notebook import PICTURES
 from tests.browser.terminal_site import Site, serving_terminals
 from tests.servers import ServerProcess, serving
-from tests.support import child
+from tests.support import child, ms, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +71,13 @@ class Terminals:
         found = await self.page.evaluate(CELLS, key)
         assert isinstance(found, dict)
         return found
+
+    async def look_the_same(self, one: str, two: str) -> None:
+        """Wait until two screens do not differ: what is on its way to one may be there at the other."""
+        with contextlib.suppress(TimeoutError):
+            same = f"([one, two]) => JSON.stringify(({CELLS})(one)) === JSON.stringify(({CELLS})(two))"
+            await self.page.wait_for_function(same, arg=[one, two], timeout=ms(5000) * 1000)
+        assert await self.cells(one) == await self.cells(two)
 
     async def type(self, key: str, text: str) -> None:
         """Type into a terminal."""
@@ -241,7 +249,7 @@ async def test_two_notebooks_share_a_terminal(
         await page.page.wait_for_function("one.execzmqTerminal.term.cols < 60")
         assert "never" not in await page.text("one")
         await page.picture("terminal-shared")
-        assert await page.cells("one") == await page.cells("two")
+        await page.look_the_same("one", "two")
     shell.kill()
 
 
@@ -252,9 +260,11 @@ async def test_late_joiner_sees_what_the_owner_sees(
     if shutil.which("vim") is None:
         pytest.skip("no vim to join late")
     file = tmp_path / "file.py"
-    file.write_text("".join(f"def grüße_{n}(n: int) -> str:\n    return 'wörld' * {n}\n\n" for n in range(40)))
-    argv = ["vim", "-u", "NONE", "-c", "syntax on | set number hlsearch mouse=a", "-c", "/return", str(file)]
-    process = client.start(argv, tty=True, process_id="editor", env=ENV)
+    file.write_text(
+        "".join(f"def grüße_{n}(n: int) -> str:\n    return 'wörld' * {n}\n\n" for n in range(40))
+    )
+    argv = ["vim", "-u", "NONE", "-c", "syntax on | set number hlsearch mouse=a", "-c", "/return", file.name]
+    process = client.start(argv, tty=True, process_id="editor", env=ENV, cwd=tmp_path)
     async with page_of(context, calls) as page:
         await page.show("one", process, TtySize())
         await page.held("one", "yours")
@@ -263,11 +273,11 @@ async def test_late_joiner_sees_what_the_owner_sees(
         await page.says("one", "a longer line")
         await page.show("two", other.attach("editor"))
         await page.says("two", "a longer line")
-        assert await page.cells("two") == await page.cells("one")
+        await page.look_the_same("one", "two")
         await page.type("one", "GO the end\x1b")
         await page.says("one", "the end")
         await page.says("two", "the end")
-        assert await page.cells("two") == await page.cells("one")
+        await page.look_the_same("one", "two")
         await page.picture("terminal-joined-late")
         await page.type("one", ":qa!\n")
         await page.held("two", "ended")
@@ -280,5 +290,5 @@ async def test_flood_is_shown_to_its_last_line(context: BrowserContext, calls: C
         await page.show("one", process, TtySize())
         await page.held("one", "ended")
         assert (await page.text("one")).endswith("\n299999\n300000")
-        rendered = page.site.ends["one"].rendered
-    assert rendered == process.info().output_bytes["stdout"]
+        end, size = page.site.ends["one"], process.info().output_bytes["stdout"]
+        await asyncio.to_thread(wait_until, lambda: end.rendered == size)
