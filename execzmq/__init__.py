@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         ExitResult,
         ProcessInfo,
         ProcessRef,
+        ProcessUsage,
         ProfileInfo,
         ReadResponse,
         ServerInfo,
@@ -114,6 +115,7 @@ __all__ = [
     "ProcessNotFound",
     "ProcessNotRunning",
     "ProcessRef",
+    "ProcessUsage",
     "ProfileInfo",
     "ProtocolError",
     "ReadResponse",
@@ -160,6 +162,7 @@ _ELSEWHERE = {
         "ExitResult",
         "ProcessInfo",
         "ProcessRef",
+        "ProcessUsage",
         "ProfileInfo",
         "ReadResponse",
         "ServerInfo",
@@ -168,6 +171,16 @@ _ELSEWHERE = {
     "execzmq.types.sharing": ("ShareInfo",),
 }
 _MODULE_OF = {name: module for module, names in _ELSEWHERE.items() for name in names}
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Give IPython `%execz` and `%%execz`: what `%load_ext execzmq` calls."""
+    import_module("execzmq.notebook.extension").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take them away again: what `%unload_ext execzmq` calls."""
+    import_module("execzmq.notebook.extension").unload(shell)
 
 
 if not TYPE_CHECKING:  # type checkers would take any misspelled name for a public one

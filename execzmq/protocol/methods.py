@@ -130,19 +130,19 @@ METHODS: dict[str, Method] = {
         "observer",
         True,
         False,
-        ("after?: str",),
+        ("after?: str", "usage?: bool"),
         ("processes: list", "more?: bool"),
         "Describe the processes that were started after the one of that id, else all, oldest first;"
-        " `more` tells that the last one is to be named for those that follow.",
+        " `more` tells that the last one is to be named for those that follow. `usage` measures them.",
     ),
     "describe": Method(
         "shell",
         "observer",
         True,
         False,
-        ("id_or_name: str",),
+        ("id_or_name: str", "usage?: bool"),
         ("process: map",),
-        "Find a process by id, by living name, or the newest finished of that name.",
+        "Find a process by id, by living name, or the newest finished of that name. `usage` measures it.",
     ),
     "read": Method(
         "shell",
@@ -365,6 +365,11 @@ BROADCASTS: dict[str, Broadcast] = {
         "p.{process_id}.tail",
         (_PROCESS, "instance: int", "seq: int", "state: str"),
         "Repeats the last seq after a silence, so that a lost end shows.",
+    ),
+    "process_tails": Broadcast(
+        "p.{family}*",
+        ("tails: list",),
+        "The tails of several processes, each `[process_id, instance, seq, state]`, whose ids begin alike.",
     ),
     "server_status": Broadcast("s.status", ("epoch: str", "status: str"), "The server starts or stops."),
 }

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # it ships no types
@@ -27,7 +28,7 @@ from execzmq.server.requests import Start, check
 from execzmq.settings import MAX_EVENT, PAGE_EVENTS
 from execzmq.types.events import Event, Failed, Gap, Output, Started
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ExitResult, ReadResponse
+from execzmq.types.results import ExitResult, ProcessUsage, ReadResponse
 from tests.protocol.samples import (
     BEHIND,
     ERROR,
@@ -226,6 +227,13 @@ def test_event_of_a_wrong_form_is_refused(entry: object) -> None:
         values.unpack_event(entry, memoryview(b"abc"), 0)
 
 
+def test_usage_crosses_the_wire_where_it_was_measured() -> None:
+    """It is left out of a description that has none."""
+    assert "usage" not in values.process_info_to_wire(INFO)
+    measured = replace(INFO, usage=ProcessUsage(2.5, 1 << 40, 3))
+    assert values.process_info_from_wire(values.process_info_to_wire(measured)) == measured
+
+
 def test_page_round_trip() -> None:
     """A page comes back whole; its output is in one buffer, and without output there is none."""
     assert values.read_response_from_wire(READ.content, READ.buffers) == PAGE
@@ -288,8 +296,24 @@ def test_behind_and_tail_carry_no_event() -> None:
     assert (tail.seq, tail.event, tail.state) == (9, None, "closed")
 
 
+def test_tails_together_say_what_each_says_alone() -> None:
+    """One message for several processes."""
+    first, second = values.announcements_from_tails(_sample(SAMPLES, "process_tails"))
+    assert first == values.announcement_from_broadcast(_sample(SAMPLES, "process_tail"))
+    assert (second.process_id, second.seq, second.state) == ("p-2", 3, "running")
+
+
+@pytest.mark.parametrize("entry", [None, [], ["p", 1, 2], ["p", 1, 2, "closed", 4], ["p", 1, "2", "closed"]])
+def test_a_wrong_entry_of_tails_is_refused(entry: object) -> None:
+    """And with it the message."""
+    with pytest.raises(RemoteProtocolError, match=r"process_tails: tails|seq: an int"):
+        values.announcements_from_tails(_sent("process_tails", {"tails": [entry]}))
+    with pytest.raises(RemoteProtocolError, match="is not 'process_tails'"):
+        values.announcements_from_tails(_sample(SAMPLES, "process_tail"))
+
+
 @pytest.mark.parametrize(
-    "msg_type", ["info_reply", "process_gap", "process_", "server_status", "iopub_welcome"]
+    "msg_type", ["info_reply", "process_gap", "process_tails", "process_", "server_status", "iopub_welcome"]
 )
 def test_other_messages_are_no_broadcast_of_a_process(msg_type: str) -> None:
     """What is not in the table of broadcasts of processes is refused."""
@@ -356,6 +380,9 @@ READERS: list[Callable[[Any], object]] = [
             Message({"msg_id": "a", "msg_type": name, "session": "s"}, {}, {}, content, [b"abc"])
         )
         for name in BROADCASTS
+    ),
+    lambda content: values.announcements_from_tails(
+        Message({"msg_id": "a", "msg_type": "process_tails", "session": "s"}, {}, {}, content, [])
     ),
 ]
 
