@@ -16,7 +16,7 @@ STATIC = sorted(path for path in (PACKAGE / "notebook" / "static").rglob("*") if
 
 @pytest.mark.slow
 def test_wheel_holds_the_package_alone(tmp_path: Path) -> None:
-    """The wheel, built without network, has every module, `py.typed`, what pages load, licence and command."""
+    """The wheel, built without network, has every module, `py.typed`, what pages load, licence, command."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     done = subprocess.run(build, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -31,8 +31,9 @@ CELLS = """(key) => {
                 cell.getBgColorMode(), cell.getBgColor(), cell.isBold(), cell.isInverse(),
                 cell.isUnderline()]);
         }
+    const {mouseTrackingMode, bracketedPasteMode} = term.modes;
     return {cells, type: buffer.type, row: buffer.cursorY, col: buffer.cursorX,
-        rows: term.rows, cols: term.cols, mouse: term.modes.mouseTrackingMode, paste: term.modes.bracketedPasteMode};
+        rows: term.rows, cols: term.cols, mouseTrackingMode, bracketedPasteMode};
 }"""
 TEXT = """(key) => {
     const {term} = document.getElementById(key).execzmqTerminal, buffer = term.buffer.active, lines = [];
@@ -175,7 +176,8 @@ async def test_paste_is_bracketed_and_a_title_is_text(
             """() => {
                 const clipboardData = new DataTransfer();
                 clipboardData.setData("text/plain", "line one\\nline two");
-                document.activeElement.dispatchEvent(new ClipboardEvent("paste", {clipboardData, bubbles: true}));
+                const paste = new ClipboardEvent("paste", {clipboardData, bubbles: true});
+                document.activeElement.dispatchEvent(paste);
             }"""
         )
         await page.says("one", r"b'\x1b[200~line one\rline two\x1b[201~'")
