@@ -77,6 +77,8 @@ PURE = (
     "environments/file.py",
     "environments/model.py",
     "environments/ssh_words.py",
+    "notebook/flow.py",
+    "notebook/terminal_requests.py",
     "process/lifecycle.py",
     "process/environ.py",
     "process/index.py",

@@ -47,6 +47,16 @@ class Process:
         self._call = client.portal.call
 
     @property
+    def aio(self) -> AsyncProcess:
+        """The async process, for coroutines that `portal` runs."""
+        return self._process
+
+    @property
+    def portal(self) -> LoopThread:
+        """The thread of the loop that the process's client lives on."""
+        return self._client.portal
+
+    @property
     def process_id(self) -> str:
         """The id under which any client finds the process."""
         return self._process.process_id
