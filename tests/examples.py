@@ -119,7 +119,7 @@ def _run_cell(block: Block, names: dict[str, Any], where: str) -> str:
     if shell is None:
         config = Config({"HistoryManager": {"enabled": False}, "InteractiveShell": {"colors": "nocolor"}})
         shell = names["notebook"] = InteractiveShell(config=config)
-        shell.displayhook.quiet = lambda: True
+        shell.displayhook.quiet = lambda: True  # type: ignore[method-assign]  # what a page shows, prints it
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         done = shell.run_cell(block.text, store_history=True)
