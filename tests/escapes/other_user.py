@@ -29,8 +29,10 @@ UID = next(user.pw_uid for user in pwd.getpwall() if user.pw_name in ("games", "
 """
 
 _UNUSED = ("site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "config-*", "*.a")
-_PACKAGES = ("execzmq", "pytest", "pytest-timeout", "hypothesis", "pip")
+_PACKAGES = ("execzmq", "pytest", "pytest-timeout", "hypothesis", "pip", "ipykernel")
 """What the tests run with, besides what these need themselves: little of all that is installed here."""
+_UNASKED = ("jedi/third_party/", "debugpy/")
+"""Parts of these that are for who completes names or looks for faults, with most of all files."""
 _TREE = ("execzmq", "tests", "pyproject.toml")
 
 
@@ -100,6 +102,8 @@ def _copy_packages(target: Path) -> None:
     for distribution in _needed(_PACKAGES):
         for file in distribution.files or ():
             source = own / file
+            if str(file).startswith(_UNASKED):
+                continue
             if ".." not in file.parts and not file.name.startswith("_editable_impl_") and source.exists():
                 (target / file).parent.mkdir(parents=True, exist_ok=True)
                 _copy(source, target / file)
