@@ -68,7 +68,12 @@ class Skipped:
     """The user wants to see the present, and not what is still to come until then."""
 
 
-Request: TypeAlias = Opened | Rendered | Fitted | Typed | Took | HandedOver | Skipped
+@dataclass(slots=True, frozen=True)
+class Here:
+    """The page is there: it was asked."""
+
+
+Request: TypeAlias = Opened | Rendered | Fitted | Typed | Took | HandedOver | Skipped | Here
 
 
 def parse(content: Any, buffers: Sequence[Any]) -> Request | None:
@@ -92,6 +97,8 @@ def parse(content: Any, buffers: Sequence[Any]) -> Request | None:
             return HandedOver()
         case "skipped":
             return Skipped()
+        case "here":
+            return Here()
     return None
 
 
