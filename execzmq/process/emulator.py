@@ -25,6 +25,9 @@ _LEAST_PIECE, _MOST_PIECE = 16, 4096
 
 _REPEAT = re.compile(rb"((?:\x1b[\x00-\x17\x19\x1c-\x1f\x7f]*\[|\xc2\x9b))([\x00-\x17\x19\x1c-\x3f\x7f]*)b")
 _CANCEL = "\x18"
+_ALTERNATE = "\x9b?1047h"
+_SWITCH = "\x1b[?1049h\x1b[4l\x1b[20l\x0f\x1b(B\x1b[?7h\x1b[?6l\x1b[r\x1b[m\x1b[2J"
+"""What changes to an alternate screen on which nothing is set."""
 _C1 = str.maketrans({chr(0x80 + code - 0x40): f"\x1b{chr(code)}" for code in range(0x40, 0x60)})
 _TOKEN = re.compile(
     r"\x1b\[[0-9;:]*m|\r\n|([^\x1b\r\n])\x1b\[([0-9]+)b|\x1b\[[^@-~]*[@-~]?|\x1b.?|[^\x1b\r\n]", re.DOTALL
@@ -87,7 +90,7 @@ class Emulator:
         """Have another size from here on."""
         self.rows, self.cols = min(rows, MOST_ROWS), min(cols, MOST_COLS)
         self._is_larger = (self.rows, self.cols) != (rows, cols)
-        _unbroken(lambda: self._vt.resize(self.cols, self.rows))
+        self._vt = _unbroken(lambda: _resized(self._vt, self.rows, self.cols))
 
     def lose(self) -> None:
         """Go on where some output is missing."""
@@ -140,6 +143,25 @@ def _with_known_switch(picture: str) -> str:
     fresh = "\x1b[m\x1b[2J"
     picture, count = _SAVED_BELOW.subn(lambda match: f"\x1b[?1049h{match[1]}{fresh}", picture)
     return picture if count else picture.replace("\x1b[?1047h", f"\x1b[H\x1b[?1049h{fresh}")
+
+
+def _resized(vt: Vt, rows: int, cols: int) -> Vt:
+    """Return the emulator in another size.
+
+    By itself it gives a screen below the alternate one its size when that is left, and no dump until then has
+    the cursor in its place there.
+    """
+    from avt import Vt  # type: ignore[attr-defined]  # as above
+
+    before, below = vt.dump(), Vt(*vt.size, 0)
+    vt.resize(cols, rows)
+    if _ALTERNATE not in before:
+        return vt
+    below.feed_str(f"{before}{_CANCEL}\x1b[?1049l")
+    below.resize(cols, rows)
+    both = Vt(cols, rows, 0)
+    both.feed_str(below.dump() + _SWITCH + vt.dump().partition(_ALTERNATE)[2])
+    return both
 
 
 def _unbroken(work: Callable[[], T]) -> T:

@@ -91,8 +91,10 @@ class ProcessScreen:
                 await self._feed(emulator, memoryview(page.buffer)[begin : begin + entry.length], work)
                 begin += entry.length
             elif (size := _size_in(entry, page)) is not None:
-                emulator.resize(*size)
+                with work:
+                    emulator.resize(*size)
             self._seq, self._fed = _last_of(entry), 0
+            await work.pause()
         self._seq = max(self._seq, page.next_seq)
 
     async def _feed(self, emulator: Emulator, data: memoryview, work: _Work) -> None:
