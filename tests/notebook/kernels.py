@@ -15,7 +15,7 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
-from tests.conftest import FOLDERS
+from tests.homes import FOLDERS
 from tests.support import REPOSITORY, deadline
 
 SECONDS = 15.0
