@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections import OrderedDict
 from typing import TextIO
 
@@ -15,6 +16,7 @@ from execzmq.types.events import Stream
 _MOST_CELLS = 256
 """Cells of which is remembered who has written last."""
 
+_lock = threading.Lock()
 _last: OrderedDict[tuple[int, str], str] = OrderedDict()
 """Cell and stream → the process whose line is unfinished there; empty = nobody's."""
 
@@ -33,16 +35,22 @@ class Outlet:
     def write(self, stream: Stream, text: str) -> None:
         """Write and flush; what cannot be written any more is dropped."""
         file = self._files[stream]
-        cell = (id(file), _cell_of(file))
-        if _last.get(cell, self._source) not in ("", self._source):
-            text = f"\n{text}"
-        with contextlib.suppress(OSError, ValueError):  # closed: the shell is ending
-            file.write(text)
-            file.flush()
-        _last[cell] = "" if text.endswith("\n") else self._source
-        _last.move_to_end(cell)
-        if len(_last) > _MOST_CELLS:
-            _last.popitem(last=False)
+        with _lock:
+            if _takes_turn((id(file), _cell_of(file)), self._source, text):
+                text = f"\n{text}"
+            with contextlib.suppress(OSError, ValueError):  # closed: the shell is ending
+                file.write(text)
+                file.flush()
+
+
+def _takes_turn(cell: tuple[int, str], source: str, text: str) -> bool:
+    """Note who has written last; tell whether somebody else's line is unfinished there."""
+    takes_turn = _last.get(cell, "") not in ("", source)
+    _last[cell] = "" if text.endswith("\n") else source
+    _last.move_to_end(cell)
+    if len(_last) > _MOST_CELLS:
+        _last.popitem(last=False)
+    return takes_turn
 
 
 def _cell_of(file: TextIO) -> str:
