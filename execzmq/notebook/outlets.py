@@ -9,6 +9,7 @@ import contextlib
 import sys
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TextIO
 
 from execzmq.types.events import Stream
@@ -17,8 +18,23 @@ _MOST_CELLS = 256
 """Cells of which is remembered who has written last."""
 
 _lock = threading.Lock()
-_last: OrderedDict[tuple[int, str], str] = OrderedDict()
-"""Cell and stream → the process whose line is unfinished there; empty = nobody's."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Who wrote last to one stream of a cell.
+
+    Args:
+        unfinished: the process whose line is unfinished there; empty = nobody's.
+        broken: processes whose unfinished lines were ended by another's beginning.
+    """
+
+    unfinished: str = ""
+    broken: set[str] = field(default_factory=set)
+
+
+_turns: OrderedDict[tuple[int, str], _Turn] = OrderedDict()
+"""By stream and cell, the one that was written to last at the end."""
 
 
 class Outlet:
@@ -36,21 +52,27 @@ class Outlet:
         """Write and flush; what cannot be written any more is dropped."""
         file = self._files[stream]
         with _lock:
-            if _takes_turn((id(file), _cell_of(file)), self._source, text):
-                text = f"\n{text}"
+            text = _parted((id(file), _cell_of(file)), self._source, text)
             with contextlib.suppress(OSError, ValueError):  # closed: the shell is ending
                 file.write(text)
                 file.flush()
 
 
-def _takes_turn(cell: tuple[int, str], source: str, text: str) -> bool:
-    """Note who has written last; tell whether somebody else's line is unfinished there."""
-    takes_turn = _last.get(cell, "") not in ("", source)
-    _last[cell] = "" if text.endswith("\n") else source
-    _last.move_to_end(cell)
-    if len(_last) > _MOST_CELLS:
-        _last.popitem(last=False)
-    return takes_turn
+def _parted(cell: tuple[int, str], source: str, text: str) -> str:
+    """Return what is written so that no two sources share a line, and note what is unfinished then."""
+    turn = _turns.pop(cell, None) or _Turn()
+    if source in turn.broken and text:
+        turn.broken.discard(source)
+        text = text.removeprefix("\n")  # the end of a line that was ended for it
+    if text:
+        if turn.unfinished not in ("", source):
+            turn.broken.add(turn.unfinished)
+            text = f"\n{text}"
+        turn.unfinished = "" if text.endswith("\n") else source
+    _turns[cell] = turn
+    if len(_turns) > _MOST_CELLS:
+        _turns.popitem(last=False)
+    return text
 
 
 def _cell_of(file: TextIO) -> str:
