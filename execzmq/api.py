@@ -9,6 +9,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Generator
+from functools import partial
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -16,6 +17,7 @@ from execzmq.client import popen
 from execzmq.client.aio import AsyncClient
 from execzmq.client.arguments import Command, StartOptions
 from execzmq.client.plan import RunOptions, SubprocessOptions
+from execzmq.client.reaching import Reach
 from execzmq.client.run import CompletedProcess
 from execzmq.client.signatures import options_from
 from execzmq.client.sync import Client, Process
@@ -32,10 +34,10 @@ class Connecting:
         self._client: AsyncClient | None = None
 
     def __await__(self) -> Generator[Any, None, AsyncClient]:
-        return _connected(self._name).__await__()
+        return _made(_environment(self._name)).__await__()
 
     async def __aenter__(self) -> AsyncClient:
-        self._client = await _connected(self._name)
+        self._client = await _made(_environment(self._name))
         return self._client
 
     async def __aexit__(
@@ -46,7 +48,10 @@ class Connecting:
 
 
 def connect(name: str | None = None) -> Client:
-    """Connect to a server and return a client of one's own; close it, or use it in a `with`.
+    """Return a client of one's own for a server; close it, or use it in a `with`.
+
+    What is wrong with the name, or with a file that it leads to, shows at once. The connection is made at
+    the first use, or by `Client.connect`; `Client.state` tells how it stands.
 
     Args:
         name: of an environment, which may be on another machine, else of a server of this user's; with a
@@ -54,21 +59,15 @@ def connect(name: str | None = None) -> Client:
             are started where they do not run. That of a Dask cluster gives a `ClusterClient`.
 
     Raises:
-        ConnectionFailed: there is no such environment or server, or it cannot be reached.
-        AuthenticationFailed: it, or ssh, does not let this user in, or may be another one than it was.
-        VersionMismatch: what is there is too old, or this is.
-        RequestTimeout: it does not answer.
+        ConnectionFailed: there is no such environment or server, or a connection file cannot be used.
         InvalidRequest: a file of environments is wrong, or this version has no such kind of them.
     """
     environment = _environment(name)
-    return _class_for(environment).open(lambda: _opened(environment))
+    return _class_for(environment).open(lambda: _made(environment))
 
 
 def aconnect(name: str | None = None) -> Connecting:
-    """Connect as `connect` does, for async code: `async with aconnect() as client`, or `await aconnect()`.
-
-    Cancelling it leaves no connection; a default server that is being started goes on.
-    """
+    """Do as `connect`, for async code: `async with aconnect() as client`, or `await aconnect()`."""
     return Connecting(name)
 
 
@@ -122,7 +121,7 @@ class _Default:
 
     def __enter__(self) -> Client:
         with _Default._lock:
-            if _Default._client is None or not _is_up(_Default._client):
+            if _Default._client is None or _Default._client.state in ("lost", "closed"):
                 _Default._client = connect()
             self._used = _Default._client
         return self._used
@@ -136,40 +135,29 @@ class _Default:
                     _Default._client = None
 
 
-def _is_up(client: Client) -> bool:
-    from execzmq.client.remote import RemoteBackend
-
-    if not client.is_usable:
-        return False
-    backend = client.aio.backend
-    return not isinstance(backend, RemoteBackend) or backend.is_up
-
-
 def _environment(name: str | None) -> Environment:
     from execzmq.environments import store
 
     return store.environment_of(DEFAULT_NAME if name is None else os.fspath(name))
 
 
-async def _connected(name: str | None) -> AsyncClient:
-    return await _opened(_environment(name))
-
-
-async def _opened(environment: Environment) -> AsyncClient:
+async def _made(environment: Environment) -> AsyncClient:
+    """Return a client that opens an environment at its first use."""
     from execzmq.environments import opening
 
+    opening.check(environment)
+    reach = Reach(partial(opening.open_environment, environment))
     if isinstance(environment.place, Dask):
-        backend = await opening.open_dask(environment.name, environment.place)
         from execzmq.cluster.aio import AsyncClusterClient
 
-        return AsyncClusterClient(backend)
-    return AsyncClient(await opening.open_environment(environment))
+        return AsyncClusterClient(reach)
+    return AsyncClient(reach)
 
 
 def _class_for(environment: Environment) -> type[Client]:
     """Return what clients of an environment are: those of a cluster can do more."""
     if isinstance(environment.place, Dask):
-        with contextlib.suppress(ModuleNotFoundError):  # to open it says what is missing
+        with contextlib.suppress(ModuleNotFoundError):  # to make one says what is missing
             from execzmq.cluster.sync import ClusterClient
 
             return ClusterClient
@@ -177,4 +165,4 @@ def _class_for(environment: Environment) -> type[Client]:
 
 
 async def _local() -> AsyncClient:
-    return await _connected(LOCAL)
+    return await _made(_environment(LOCAL))

@@ -45,7 +45,7 @@ from tests.commands import (
     until_output,
     words,
 )
-from tests.support import deadline, wait_until
+from tests.support import child, deadline, wait_until
 
 Check = Callable[[ExecBackend], Awaitable[None]]
 CHECKS: list[Check] = []
@@ -718,6 +718,29 @@ async def keyboard(backend: ExecBackend) -> None:
     plain = await backend.start(words("sleep", "60"))
     with pytest.raises(NotATerminal):
         await plain.claim_keyboard()
+
+
+# What it uses
+
+
+@check
+async def usage_is_that_of_the_whole_tree(backend: ExecBackend) -> None:
+    """Asked for, the whole tree is measured: time that only grows, also by who has ended, and memory."""
+    burn = child("import time\nwhile time.process_time() < 0.15: pass")
+    process = await backend.start(words("/bin/sh", "-c", '"$@"; sleep 60 & echo up; wait', "sh", *burn))
+    assert (await process.info()).usage is None
+    await until_output(process, b"up\n")
+    before = (await process.info(usage=True)).usage
+    assert before is not None
+    assert before.processes == 2
+    assert before.cpu_seconds >= 0.1
+    assert 0 < before.memory_bytes < 16 << 20
+    (listed,) = await backend.list_processes(usage=True)
+    assert listed.usage is not None
+    assert listed.usage.cpu_seconds >= before.cpu_seconds
+    await process.terminate(0.0)
+    await all_events(process)
+    assert (await process.info(usage=True)).usage is None
 
 
 # Backpressure

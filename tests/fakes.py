@@ -118,7 +118,7 @@ class FakeProcess:
         self.calls.append(("ended", until, timeout))
         return self.information.ending(until)
 
-    async def info(self) -> ProcessInfo:
+    async def info(self, usage: bool = False) -> ProcessInfo:
         self.calls.append(("info",))
         return self.information
 
@@ -138,6 +138,7 @@ class FakeBackend:
         self, steps: Sequence[Step] = (), on_start: Callable[[], Any] | None = None, *, is_local: bool = True
     ) -> None:
         self.is_local = is_local
+        self.is_up = True
         self.steps = steps
         self.started: list[ExecParams] = []
         self.explained: list[ExecParams] = []
@@ -145,6 +146,9 @@ class FakeBackend:
         self.calls: list[str] = []
         self.shared: list[tuple[ShareTerms, Path]] = []
         self._on_start = on_start
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        self.changed = changed
 
     def new_process_id(self) -> str:
         return f"fake-{len(self.processes)}"
@@ -171,7 +175,7 @@ class FakeBackend:
         except KeyError:
             raise ProcessNotFound(f"no process {id_or_name}") from None
 
-    async def list_processes(self) -> list[ProcessInfo]:
+    async def list_processes(self, usage: bool = False) -> list[ProcessInfo]:
         return [process.information for process in self.processes.values()]
 
     async def server_info(self) -> ServerInfo:

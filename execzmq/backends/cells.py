@@ -205,6 +205,13 @@ class Cells:
         """Return the control group that an earlier life has made, if there is one."""
         return self._found.get(word_of(key)) if around.enforced and self.cgroups.controllers else None
 
+    def cgroup_of(self, process: ManagedProcess) -> Cgroup | None:
+        """Return the control group of a process's sandbox, `None` where there is none."""
+        cell = self._cells.get(process.spec.key)
+        if cell is None:
+            return None
+        return cell.around.cgroup or self._left(process.spec.key, cell.around)
+
     def when_over(self, process: ManagedProcess, then: Callable[[], None]) -> None:
         """Call as soon as nothing is left in the process's sandbox, at once where it has none."""
         cell = self._cells.get(process.spec.key)

@@ -23,6 +23,7 @@ from execzmq.backends.confining import Confiner
 from execzmq.backends.keeping import Keeping
 from execzmq.backends.listening import Listener, Nobody
 from execzmq.backends.local_process import LocalProcess
+from execzmq.backends.measuring import all_measured
 from execzmq.backends.prepared import Prepared
 from execzmq.backends.recording import Recording
 from execzmq.backends.records import end_record, forget_record
@@ -156,9 +157,9 @@ class LocalBackend(Unshared):
         """Find a process; see ExecBackend."""
         return LocalProcess(self, self.table.find(id_or_name), session)
 
-    async def list_processes(self) -> list[ProcessInfo]:
-        """Describe every process, oldest first."""
-        return [process.info() for process in self.table]
+    async def list_processes(self, usage: bool = False) -> list[ProcessInfo]:
+        """Describe every process, oldest first; see ExecBackend."""
+        return await all_measured(self, list(self.table)) if usage else [p.info() for p in self.table]
 
     async def server_info(self) -> ServerInfo:
         """Describe this backend."""

@@ -10,6 +10,7 @@ import termios
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Literal
 
+from execzmq.backends.measuring import measured
 from execzmq.errors import InstanceChanged, InvalidRequest, ProcessNotFound, ProcessNotRunning, StdinClosed
 from execzmq.process import guards, payloads, tree
 from execzmq.process.backlog import RELEASED
@@ -192,9 +193,10 @@ class LocalProcess:
         """Wait for the end and return its result; see ExecProcess."""
         return (await self.wait(until, seconds)).ending(until)
 
-    async def info(self) -> ProcessInfo:
+    async def info(self, usage: bool = False) -> ProcessInfo:
         """Describe the process; see ExecProcess."""
-        return self.require().info()
+        process = self.require()
+        return await measured(self._backend, process) if usage else process.info()
 
     async def forget(self) -> None:
         """Remove the ended process; see ExecProcess."""

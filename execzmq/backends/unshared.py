@@ -1,7 +1,8 @@
-"""Own what a backend without a server answers to whoever would share it."""
+"""Own what a backend without a server answers to whoever would share it, or asks whether that is there."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from execzmq.errors import InvalidState
@@ -10,6 +11,11 @@ from execzmq.types.sharing import ShareInfo, ShareTerms
 
 class Unshared:
     """The part of `ExecBackend` that needs a server."""
+
+    is_up = True
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Do nothing: what is in this Python is never lost."""
 
     async def share(self, terms: ShareTerms, output: Path) -> ShareInfo:
         """Refuse to."""

@@ -13,7 +13,7 @@ import click
 from execzmq.cli import say
 from execzmq.cli.options import json_option, on_option, process_argument
 from execzmq.cli.session import connected, find, go
-from execzmq.cli.text import age, command_line, plain, size, table
+from execzmq.cli.text import age, clock, command_line, plain, size, table
 from execzmq.types.backend import ExecProcess
 from execzmq.types.results import ProcessInfo
 
@@ -21,32 +21,36 @@ if TYPE_CHECKING:
     from execzmq.cli.tail import Beginning
 
 _HEADS = ("ID", "NAME", "STATE", "PID", "AGE", "OUTPUT", "COMMAND")
+_USAGE_HEADS = ("CPU", "MEM", "PROCS")
 
 
 @click.command("ps", short_help="List processes.")
 @on_option
 @click.option("-a", "--all", "show_all", is_flag=True, help="List those that have ended, too.")
+@click.option("-u", "--usage", is_flag=True, help="Show the processor time and memory of each whole tree.")
 @json_option
-def ps_command(on: str | None, show_all: bool, as_json: bool) -> int:
+def ps_command(on: str | None, show_all: bool, usage: bool, as_json: bool) -> int:
     """List the processes of a server, the oldest first."""
-    return go(_ps(on, show_all, as_json))
+    return go(_ps(on, show_all, usage, as_json))
 
 
-async def _ps(on: str | None, show_all: bool, as_json: bool) -> int:
+async def _ps(on: str | None, show_all: bool, usage: bool, as_json: bool) -> int:
     async with connected(on) as backend:
-        found = await backend.list_processes()
+        found = await backend.list_processes(usage)
     shown = [info for info in found if show_all or info.state not in ("closed", "failed")]
     if as_json:
         say.listing(json.dumps([plain(info) for info in shown], indent=2))
         return 0
     now = time.time()
-    rows = [_HEADS, *(_row(info, now) for info in shown)]
+    columns: list[tuple[str, ...]] = []
+    if usage:
+        columns += zip(_USAGE_HEADS, *map(_usage, shown), strict=True)
     if any(info.sandbox for info in shown):
-        cells = ("SANDBOX", *map(_sandbox, shown))
-        rows = [(*row[:-1], cell, row[-1]) for row, cell in zip(rows, cells, strict=True)]
+        columns.append(("SANDBOX", *map(_sandbox, shown)))
     if any(info.host for info in shown):
-        cells = ("HOST", *(info.host for info in shown))
-        rows = [(*row[:-1], cell, row[-1]) for row, cell in zip(rows, cells, strict=True)]
+        columns.append(("HOST", *(info.host for info in shown)))
+    rows = [_HEADS, *(_row(info, now) for info in shown)]
+    rows = [(*row[:-1], *cells, row[-1]) for row, *cells in zip(rows, *columns, strict=True)]
     for line in table(rows, width()):
         say.listing(line)
     return 0
@@ -69,6 +73,13 @@ def _row(info: ProcessInfo, now: float) -> tuple[str, ...]:
         size(sum(info.output_bytes.values())),
         command_line(info.argv),
     )
+
+
+def _usage(info: ProcessInfo) -> tuple[str, str, str]:
+    """Return the processor time, the memory and the number of a command's processes."""
+    if info.usage is None:
+        return "-", "-", "-"
+    return clock(info.usage.cpu_seconds), size(info.usage.memory_bytes), str(info.usage.processes)
 
 
 def _sandbox(info: ProcessInfo) -> str:

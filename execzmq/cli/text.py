@@ -43,6 +43,14 @@ def age(seconds: float) -> str:
     return f"{max(seconds, 0):.0f}s"
 
 
+def clock(seconds: float) -> str:
+    """Return a processor time as `top` does: minutes, seconds and hundredths; with hours from one hour on."""
+    minutes, rest = divmod(max(seconds, 0.0), 60)
+    if minutes < 60:
+        return f"{minutes:.0f}:{int(rest):02}.{int(rest * 100) % 100:02}"
+    return f"{minutes // 60:.0f}:{minutes % 60:02.0f}:{int(rest):02}"
+
+
 def table(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """Return aligned lines, the first row being the heads; lines longer than `width` are cut at their end."""
     columns = zip(*rows, strict=True)

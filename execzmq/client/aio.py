@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal as signals
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
@@ -25,9 +25,10 @@ from execzmq.client.arguments import (
 )
 from execzmq.client.lines import LineSplitter
 from execzmq.client.plan import RunOptions, run_plan
+from execzmq.client.reaching import Reach, State
 from execzmq.client.signatures import options_from
 from execzmq.client.terms import ShareOptions, share_terms
-from execzmq.errors import ClientClosed, StdinClosed, WaitTimeout
+from execzmq.errors import StdinClosed, WaitTimeout
 from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.events import Event, Gap, Output
 from execzmq.types.results import (
@@ -208,13 +209,16 @@ class AsyncProcess:
                 raise
             return None
 
-    async def info(self) -> ProcessInfo:
+    async def info(self, *, usage: bool = False) -> ProcessInfo:
         """Describe the process.
+
+        Args:
+            usage: measure what it and all that it has started use, too: a look at all processes there.
 
         Raises:
             ProcessNotFound: it was forgotten.
         """
-        return await self._process.info()
+        return await self._process.info(usage)
 
     async def forget(self) -> None:
         """Remove the ended process and its log.
@@ -244,12 +248,11 @@ class AsyncClient:
     """Starts and finds processes in one place; an async context manager that closes itself.
 
     Args:
-        backend: where the commands run; owned from now on.
+        backend: where the commands run, or how that is reached; owned from now on.
     """
 
-    def __init__(self, backend: ExecBackend) -> None:
-        self._backend = backend
-        self._closed = False
+    def __init__(self, backend: ExecBackend | Reach) -> None:
+        self._reach = backend if isinstance(backend, Reach) else Reach.of(backend)
         self._runs: set[runs.Ender] = set()
 
     @property
@@ -257,11 +260,33 @@ class AsyncClient:
         """Where the commands run.
 
         Raises:
-            ClientClosed: after `aclose`.
+            ClientClosed: after `aclose`. InvalidState: before the first use.
         """
-        if self._closed:
-            raise ClientClosed("the client is closed")
-        return self._backend
+        return self._reach.backend
+
+    @property
+    def state(self) -> State:
+        """How it stands with the connection, as far as this client has noticed; asks nobody.
+
+        `idle` before the first use, `connecting`, `connected`, `lost` while the server does not answer,
+        `failed` where the first use could not connect, so that the next one tries again, `closed`.
+        """
+        return self._reach.state
+
+    def watch_state(self, callback: Callable[[State], object]) -> Callable[[], None]:
+        """Have `callback` called with each new `state`, on the client's loop; return what ends that.
+
+        It must not wait. That a Dask cluster is lost is not noticed by itself: look at `state`.
+        """
+        return self._reach.watch(callback)
+
+    async def connect(self) -> None:
+        """Connect now where that has not been done; any other method does so, too.
+
+        Raises:
+            ConnectionFailed, AuthenticationFailed, VersionMismatch, RequestTimeout: it cannot be reached.
+        """
+        await self._reach.reach()
 
     def caller(self) -> Caller | None:
         """Return the folder and variables that commands get by default, `None` where they mean nothing."""
@@ -286,7 +311,8 @@ class AsyncClient:
             StatusUnknown: it is over and nobody knows how. OSError: `stdout`, `stderr` or `stdin` failed.
             TypeError, ValueError: the keywords; nothing was started.
         """
-        return await runs.run(self.backend, run_plan(args, options, self.caller()), self._runs)
+        backend = await self._reach.reach()
+        return await runs.run(backend, run_plan(args, options, self.caller()), self._runs)
 
     @options_from(StartOptions)
     async def start(self, args: Command, **options: Unpack[StartOptions]) -> AsyncProcess:
@@ -300,7 +326,8 @@ class AsyncClient:
             Conflict: `process_id` or `name` is taken. InvalidRequest. SandboxUnavailable.
             PermissionRefused: more than the server's profile allows.
         """
-        return AsyncProcess(await self.backend.start(start_params(args, options, self.caller())))
+        backend = await self._reach.reach()
+        return AsyncProcess(await backend.start(start_params(args, options, self.caller())))
 
     @options_from(StartOptions)
     async def explain(self, args: Command, **options: Unpack[StartOptions]) -> dict[str, Any]:
@@ -313,7 +340,8 @@ class AsyncClient:
         Raises:
             Conflict, InvalidRequest, PermissionRefused, SandboxUnavailable: as `start` would.
         """
-        return await self.backend.explain(start_params(args, options, self.caller(), "explain"))
+        backend = await self._reach.reach()
+        return await backend.explain(start_params(args, options, self.caller(), "explain"))
 
     async def profiles(self) -> list[ProfileInfo]:
         """Describe the permission profiles that `sandbox` can name, the built-in ones first.
@@ -321,7 +349,7 @@ class AsyncClient:
         Raises:
             InvalidRequest: the server's file of profiles is wrong.
         """
-        return await self.backend.profiles()
+        return await (await self._reach.reach()).profiles()
 
     async def attach(self, id_or_name: str) -> AsyncProcess:
         """Find a process: by id first, then by living name, then the newest finished of that name.
@@ -329,15 +357,15 @@ class AsyncClient:
         Raises:
             ProcessNotFound: there is none.
         """
-        return AsyncProcess(await self.backend.attach(id_or_name))
+        return AsyncProcess(await (await self._reach.reach()).attach(id_or_name))
 
-    async def processes(self) -> list[ProcessInfo]:
-        """Describe every process that is not forgotten, oldest first."""
-        return await self.backend.list_processes()
+    async def processes(self, *, usage: bool = False) -> list[ProcessInfo]:
+        """Describe every process that is not forgotten, oldest first; with `usage`, measure them, too."""
+        return await (await self._reach.reach()).list_processes(usage)
 
     async def info(self) -> ServerInfo:
         """Describe the server, or what stands for one."""
-        return await self.backend.server_info()
+        return await (await self._reach.reach()).server_info()
 
     @options_from(ShareOptions)
     async def share(self, output: str | os.PathLike[str], **options: Unpack[ShareOptions]) -> ShareInfo:
@@ -353,11 +381,12 @@ class AsyncClient:
             InvalidState: this client has no server, or that listens without CURVE. PermissionRefused: only
                 an owner shares.
         """
-        return await self.backend.share(share_terms(options, self.caller()), Path(output))
+        backend = await self._reach.reach()
+        return await backend.share(share_terms(options, self.caller()), Path(output))
 
     async def shares(self) -> list[ShareInfo]:
         """Describe the shares in force, the oldest first."""
-        return await self.backend.shares()
+        return await (await self._reach.reach()).shares()
 
     async def revoke(self, share: str | os.PathLike[str]) -> None:
         """Take a share back: its holder is refused from now on, and cut off within a second.
@@ -370,19 +399,18 @@ class AsyncClient:
         """
         from execzmq.client.sharing import id_of
 
-        await self.backend.revoke(id_of(share))
+        await (await self._reach.reach()).revoke(id_of(share))
 
     async def shutdown(self) -> None:
         """End every process (TERM, grace, KILL) and then the server itself."""
-        await self.backend.shutdown()
+        await (await self._reach.reach()).shutdown()
 
     async def aclose(self) -> None:
         """End what `run` still runs, then release all; idempotent. A local client ends its processes."""
-        if not self._closed:
-            self._closed = True
+        if self._reach.refuse():
             await asyncio.gather(*(end() for end in tuple(self._runs)))
             await runs.cleaned_up()
-            await self._backend.aclose()
+            await self._reach.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -13,13 +13,13 @@ import secrets
 import string
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, TypeAlias
 
 from execzmq.client.cursors import ToldCursors
 from execzmq.client.launch import is_back
 from execzmq.client.links import Links, LinkState
 from execzmq.client.requester import Answer, Content, OnDone, PendingCall, Requester
 from execzmq.client.silence import REFUSED, UNASKED, lost, lost_with, nobody, stopped, stuck, unanswered
+from execzmq.client.standing import Standing
 from execzmq.client.topics import Topics
 from execzmq.connection import Channel, ConnectionInfo, share_id_of
 from execzmq.errors import (
@@ -31,8 +31,6 @@ from execzmq.errors import (
 )
 from execzmq.protocol.wire import Codec, Frame, Message
 from execzmq.settings import CALL_TIMEOUT, LEASE, SERVER_GONE
-
-Phase: TypeAlias = Literal["down", "greeting", "ready", "closed"]
 
 _GREETINGS = frozenset({"lease", "kernel_info"})
 """Requests that may leave before the server's epoch is known."""
@@ -52,6 +50,7 @@ class Connection:
         prefix: what comes before the `-` in the process ids that this client makes.
         why_down: says why the way to the server is broken; an empty word where that is not known.
         opens_files: whether the server may answer a read with where the output stands on this machine.
+        standing: whether the server is there.
         topics: the subscriptions.
         cursors: how far it has read the processes that wait for it; told by its leases.
     """
@@ -65,7 +64,7 @@ class Connection:
         self._processes = 0
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self._phase: Phase = "down"
+        self.standing = Standing()
         self._is_given_up = False
         self._refused: ExecZMQError | None = None
         self._settling: asyncio.Task[None] | None = None
@@ -101,7 +100,7 @@ class Connection:
             answer = await self._ask("kernel_info", {}, timeout=seconds)
             await self.topics.settle(seconds)
         except (RequestTimeout, ServerLost):
-            if self._phase == "down":
+            if self.standing.now == "down":
                 raise nobody(self.info, seconds) from None
             raise (unanswered(seconds) if await self.heart_beats() else stuck(self.info, seconds)) from None
         return answer
@@ -111,12 +110,12 @@ class Connection:
 
         In a forked child nothing is touched: all of it is the parent's.
         """
-        if self._phase == "closed" or os.getpid() != self._pid:
+        if self.standing.now == "closed" or os.getpid() != self._pid:
             return
-        if self._phase == "ready":  # what depends on this session ends now, and not with its lease
+        if self.standing.now == "ready":  # what depends on this session ends now, and not with its lease
             with contextlib.suppress(ExecZMQError):
                 self._requester.request("lease", self._lease_content(0.0), lambda _: None, timeout=None)
-        self._phase = "closed"
+        self.standing.enter("closed")
         self._gone_timer.cancel()
         self.cursors.stop()
         error = ClientClosed("this client was closed")
@@ -130,7 +129,7 @@ class Connection:
     @property
     def is_up(self) -> bool:
         """Tell whether a server answers at the moment, as far as this client has noticed."""
-        return self._phase == "ready"
+        return self.standing.now == "ready" or (self.standing.now == "greeting" and not self.epoch)
 
     def new_process_id(self) -> str:
         """Return an id that no other process has and whose broadcasts this client gets already."""
@@ -147,7 +146,7 @@ class Connection:
         """
         if os.getpid() != self._pid:
             raise ClientClosed("this client belongs to the process that was forked: connect again")
-        if self._phase == "closed":
+        if self.standing.now == "closed":
             raise ClientClosed("this client is closed")
         if self._refused is not None:
             raise self._refused
@@ -179,7 +178,7 @@ class Connection:
         try:
             return await self._ask(method, content, buffers, timeout=timeout, wait=wait)
         except RequestTimeout as error:
-            if self._phase == "closed":
+            if self.standing.now == "closed":
                 raise
             beats = await self.heart_beats()
             state = _BUSY if beats else f"nor does its heart beat: {stopped(self.info)}"
@@ -221,7 +220,7 @@ class Connection:
 
     def renew(self) -> None:
         """Renew the lease now, and tell the cursors with it."""
-        if self._phase == "ready":
+        if self.standing.now == "ready":
             self._lease(self._on_lease)
             self.cursors.tick()
 
@@ -249,7 +248,7 @@ class Connection:
     # What becomes of the server.
 
     def _on_state(self, channel: Channel, state: LinkState) -> None:
-        if self._phase == "closed":
+        if self.standing.now == "closed":
             return
         if channel != "shell":
             if state == "up":
@@ -267,14 +266,14 @@ class Connection:
         self.topics.fail_all(error)
 
     def _greet(self) -> None:
-        self._phase = "greeting"
+        self.standing.enter("greeting")
         self._is_given_up = False
         self._gone_timer.cancel()
         self._requester.on_new_link(_GREETINGS)
         self._lease(self._on_greeted)
 
     def _on_greeted(self, answer: Answer) -> None:
-        if self._phase != "greeting":
+        if self.standing.now != "greeting":
             return
         if isinstance(answer, RequestTimeout):
             self._lease(self._on_greeted)
@@ -282,7 +281,7 @@ class Connection:
         if not isinstance(answer, Message):
             self._refuse(answer)
             return
-        self._phase = "ready"
+        self.standing.enter("ready")
         is_first = not self.epoch
         self._take_epoch(answer)
         self._requester.open_gate()
@@ -302,9 +301,9 @@ class Connection:
             self._settling = None
 
     def _on_down(self) -> None:
-        if self._phase == "down":
+        if self.standing.now == "down":
             return
-        self._phase = "down"
+        self.standing.enter("down")
         self._requester.shut_gate()
         self._await_server()
 
@@ -313,13 +312,13 @@ class Connection:
         self._gone_timer = self._loop.call_later(SERVER_GONE, self._on_gone)
 
     def _on_gone(self) -> None:
-        if self._phase == "down":
+        if self.standing.now == "down":
             self._is_given_up = True
             self._requester.fail_each(partial(lost_with, reason=self.why_down()))
             self.topics.fail_all(lost(reason=self.why_down()))
 
     def _on_status(self, epoch: str, _status: str) -> None:
-        if self._phase == "ready" and epoch != self.epoch:
+        if self.standing.now == "ready" and epoch != self.epoch:
             self.renew()
 
     # The lease.

@@ -72,6 +72,7 @@ class Popen:
 
     @options_from(SubprocessOptions)
     def __init__(self, args: Command, *, client: Client, **options: Unpack[SubprocessOptions]) -> None:
+        client.connect()
         plan = popen_plan(args, options, client.aio.caller())
         self.args = args
         self.returncode: int | None = None

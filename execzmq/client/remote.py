@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +59,8 @@ _UNASKED = 0.05
 
 _FILES = "page-by-file"
 """Feature of a server that tells where a page stands on disk."""
+_USAGE = "usage"
+"""Feature of a server that measures what a process uses."""
 
 
 class _Session:
@@ -67,6 +69,7 @@ class _Session:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.host = ""
+        self.measures = False
         self.starting = asyncio.Semaphore(_AT_ONCE)
         self.ending = asyncio.Semaphore(_AT_ONCE)
         self._writers: WeakValueDictionary[tuple[str, int], Writer] = WeakValueDictionary()
@@ -75,6 +78,10 @@ class _Session:
         """Return the description that a server has sent, with the name of its host if it goes by one."""
         info = process_info_from_wire(value)
         return replace(info, host=self.host) if self.host else info
+
+    def asked(self, usage: bool) -> dict[str, bool]:
+        """Return the field that asks for what a process uses, where the server knows it."""
+        return {"usage": True} if usage and self.measures else {}
 
     def writer(self, process_id: str, instance: int, *, is_first: bool) -> Writer:
         """Return the one writer of this session to a process: all handles of it share its offset."""
@@ -127,7 +134,9 @@ class RemoteBackend:
                 raise stuck(info, seconds) from None
             raise
         backend = cls(connection, str(about.get("host", "")), str(about.get("name", "")), route)
-        connection.opens_files = backend.is_local and _FILES in about.get("features", ())
+        features = about.get("features", ())
+        connection.opens_files = backend.is_local and _FILES in features
+        backend._shared.measures = _USAGE in features
         return backend
 
     @property
@@ -144,6 +153,10 @@ class RemoteBackend:
     def is_up(self) -> bool:
         """Tell whether the server answers at the moment, as far as this client has noticed."""
         return self._connection.is_up
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Have `changed` called when `is_up` may have changed."""
+        self._connection.standing.on_change = changed
 
     @property
     def session(self) -> str:
@@ -199,12 +212,13 @@ class RemoteBackend:
         info = process_info_from_wire(answer.content["process"])
         return RemoteProcess(self._shared, info.process_id, info.instance)
 
-    async def list_processes(self) -> list[ProcessInfo]:
-        """Describe every process that is not forgotten, oldest first."""
+    async def list_processes(self, usage: bool = False) -> list[ProcessInfo]:
+        """Describe every process that is not forgotten, oldest first; see `ExecBackend`."""
         found: dict[str, ProcessInfo] = {}
         more, last = True, None
+        asked = self._shared.asked(usage)
         while more:
-            answer = await self._connection.call("list", {} if last is None else {"after": last})
+            answer = await self._connection.call("list", asked if last is None else {**asked, "after": last})
             infos = [self._shared.describe(value) for value in answer.content["processes"]]
             found.update((info.process_id, info) for info in infos)
             more = bool(answer.content.get("more")) and bool(infos) and infos[-1].process_id != last
@@ -392,9 +406,10 @@ class RemoteProcess:
             timeout = max(0.0, timeout - _UNASKED)
         return (await self.wait(until, timeout)).ending(until)
 
-    async def info(self) -> ProcessInfo:
-        """Describe the process."""
-        answer = await self._connection.call("describe", {"id_or_name": self._process_id})
+    async def info(self, usage: bool = False) -> ProcessInfo:
+        """Describe the process; see `ExecProcess`."""
+        asked = self._session.asked(usage)
+        answer = await self._connection.call("describe", {"id_or_name": self._process_id, **asked})
         return self._session.describe(answer.content["process"])
 
     async def forget(self) -> None:

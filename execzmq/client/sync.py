@@ -18,6 +18,7 @@ from execzmq.client.arguments import Command, StartOptions
 from execzmq.client.batches import iterate
 from execzmq.client.plan import RunOptions
 from execzmq.client.portal import LoopThread
+from execzmq.client.reaching import State
 from execzmq.client.run import CompletedProcess
 from execzmq.client.signatures import options_from
 from execzmq.client.terms import ShareOptions
@@ -116,9 +117,9 @@ class Process:
         """
         return self._call(self._process.wait(timeout, closed=closed))
 
-    def info(self) -> ProcessInfo:
-        """Describe the process."""
-        return self._call(self._process.info())
+    def info(self, *, usage: bool = False) -> ProcessInfo:
+        """Describe the process; with `usage`, measure what it and all that it has started use, too."""
+        return self._call(self._process.info(usage=usage))
 
     def forget(self) -> None:
         """Remove the ended process and its log."""
@@ -172,6 +173,22 @@ class Client:
     def portal(self) -> LoopThread:
         """The thread of the loop that the client lives on."""
         return self._portal
+
+    @property
+    def state(self) -> State:
+        """How it stands with the connection, as far as this client has noticed; asks nobody."""
+        return self._client.state if self.is_usable else "closed"
+
+    def watch_state(self, callback: Callable[[State], object]) -> Callable[[], None]:
+        """Have `callback` called with each new `state`, on the client's own thread; return what ends that.
+
+        It must not wait, and call nothing of the client but `state`.
+        """
+        return self._client.watch_state(callback)
+
+    def connect(self) -> None:
+        """Connect now where that has not been done; any other method does so, too."""
+        self._call(self._client.connect())
 
     @options_from(RunOptions)
     def run(self, args: Command, **options: Unpack[RunOptions]) -> CompletedProcess:
@@ -237,9 +254,9 @@ class Client:
         """
         return Process(self._call(self._client.attach(id_or_name)), self)
 
-    def processes(self) -> list[ProcessInfo]:
-        """Describe every process that is not forgotten, oldest first."""
-        return self._call(self._client.processes())
+    def processes(self, *, usage: bool = False) -> list[ProcessInfo]:
+        """Describe every process that is not forgotten, oldest first; with `usage`, measure them, too."""
+        return self._call(self._client.processes(usage=usage))
 
     def info(self) -> ServerInfo:
         """Describe the server, or what stands for one."""

@@ -10,6 +10,7 @@ from execzmq.client import run as runs
 from execzmq.client.aio import AsyncClient, AsyncProcess
 from execzmq.client.arguments import Command, StartOptions, start_params
 from execzmq.client.plan import Plan, RunOptions, run_plan
+from execzmq.client.reaching import Reach
 from execzmq.client.run import CompletedProcess
 from execzmq.client.signatures import options_from
 from execzmq.cluster.arguments import Resources, commands_of, resources_of
@@ -81,22 +82,25 @@ class AsyncClusterClient(AsyncClient):
     `processes` describes those of all hosts, `attach` finds those of any.
 
     Args:
-        backend: the cluster; owned from now on.
+        backend: the cluster, or how it is reached; owned from now on.
     """
 
-    def __init__(self, backend: ClusterBackend) -> None:
+    def __init__(self, backend: ClusterBackend | Reach) -> None:
         super().__init__(backend)
-        self._cluster = backend
 
     @property
     def cluster(self) -> ClusterBackend:
         """The cluster itself.
 
         Raises:
-            ClientClosed: after `aclose`.
+            ClientClosed: after `aclose`. InvalidState: before the first use.
         """
-        _ = self.backend
-        return self._cluster
+        assert isinstance(self.backend, ClusterBackend)
+        return self.backend
+
+    async def _reached(self) -> ClusterBackend:
+        await self.connect()
+        return self.cluster
 
     @options_from(ClusterRunOptions)
     async def run(self, args: Command, **options: Unpack[ClusterRunOptions]) -> CompletedProcess:
@@ -106,8 +110,8 @@ class AsyncClusterClient(AsyncClient):
             Those of `AsyncClient.run`. ConnectionFailed: the cluster has no place for it.
             ServerLost: its host is lost; known within 25 seconds.
         """
-        resources = resources_of(options.pop("resources", None))
-        return await self._run(_Slot(self.cluster, resources), run_plan(args, options, None))
+        slot = _Slot(await self._reached(), resources_of(options.pop("resources", None)))
+        return await self._run(slot, run_plan(args, options, None))
 
     @options_from(ClusterStartOptions)
     async def start(self, args: Command, **options: Unpack[ClusterStartOptions]) -> AsyncClusterProcess:
@@ -120,7 +124,7 @@ class AsyncClusterClient(AsyncClient):
         """
         resources = resources_of(options.pop("resources", None))
         params = start_params(args, options, None)
-        return AsyncClusterProcess(await self.cluster.place(params, resources))
+        return AsyncClusterProcess(await (await self._reached()).place(params, resources))
 
     async def attach(self, id_or_name: str) -> AsyncClusterProcess:
         """Find a process on any host, as `AsyncClient.attach` does.
@@ -128,7 +132,7 @@ class AsyncClusterClient(AsyncClient):
         Raises:
             ProcessNotFound: no host that can be reached has it.
         """
-        return AsyncClusterProcess(await self.cluster.find(id_or_name))
+        return AsyncClusterProcess(await (await self._reached()).find(id_or_name))
 
     @options_from(ClusterRunOptions)
     async def map(
@@ -147,7 +151,7 @@ class AsyncClusterClient(AsyncClient):
         """
         resources = resources_of(options.pop("resources", None))
         plans = [run_plan(args, options, None) for args in commands_of(commands)]
-        cluster = self.cluster
+        cluster = await self._reached()
         with Bar(len(plans), shown=progress) as bar:
             async with asyncio.TaskGroup() as group:
                 tasks = [

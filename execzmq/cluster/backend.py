@@ -84,6 +84,9 @@ class ClusterBackend:
         """Tell whether the Dask client is connected, as far as it has noticed."""
         return self._dask.is_up
 
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Do nothing: a Dask client tells nobody, `is_up` asks it."""
+
     def statistics(self) -> dict[str, int]:
         """Return how many commands of this client wait for a place, and how many hold one."""
         return self._placer.statistics()
@@ -174,10 +177,11 @@ class ClusterBackend:
         host, info = found
         return Placed(host.name, await host.backend.attach(info.process_id))
 
-    async def list_processes(self) -> list[ProcessInfo]:
+    async def list_processes(self, usage: bool = False) -> list[ProcessInfo]:
         """Describe every process of every host that can be reached, oldest first; warn of the others."""
         hosts = await self._hosts.all()
-        answers = await asyncio.gather(*(h.backend.list_processes() for h in hosts), return_exceptions=True)
+        asked = (host.backend.list_processes(usage) for host in hosts)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
         found: list[ProcessInfo] = []
         for host, answer in zip(hosts, answers, strict=True):
             if isinstance(answer, BaseException):

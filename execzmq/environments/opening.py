@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from execzmq import connection
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
 
 _MEET_SECONDS = 5.0
 """Seconds in which a server must answer that is reached by a way that was opened just now."""
+
+
+def check(environment: Environment) -> None:
+    """Look at what needs no connection, so that its faults show before there is one.
+
+    Raises:
+        ConnectionFailed: a connection file cannot be used. InvalidRequest: this version has no such backend.
+    """
+    place = environment.place
+    if isinstance(place, ConnectionFile):
+        connection.load(place.path)
+    elif isinstance(place, Dask):
+        _cluster_opener(environment.name)
 
 
 async def open_environment(environment: Environment) -> ExecBackend:
@@ -90,9 +104,13 @@ async def open_dask(name: str, dask: Dask, *, start: bool = True) -> ClusterBack
     Raises:
         InvalidRequest: the extra for clusters is not installed. ConnectionFailed: as for `open_cluster`.
     """
+    return await _cluster_opener(name)(dask.address, start=start)
+
+
+def _cluster_opener(name: str) -> Callable[..., Awaitable[ClusterBackend]]:
     try:
         from execzmq.cluster.opening import open_cluster
     except ModuleNotFoundError as error:
         needed = "Dask clusters need more than is installed: pip install 'execzmq[cluster]'"
         raise InvalidRequest(f"environment {name}: {needed} ({error.name} is missing)") from None
-    return await open_cluster(dask.address, start=start)
+    return open_cluster

@@ -23,13 +23,22 @@ class Identity(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A process as one look at the machine shows it; `start` in the system's ticks, `state` its letter."""
+    """A process as one look at the machine shows it.
+
+    Attributes:
+        start: in the system's ticks.
+        state: its letter.
+        cpu: seconds that it has used, and the children that it has waited for.
+        memory: bytes that are resident.
+    """
 
     pid: int
     ppid: int
     session: int
     start: int
     state: str
+    cpu: float = 0.0
+    memory: int = 0
 
     @property
     def identity(self) -> Identity:

@@ -26,6 +26,7 @@ from execzmq.process.log import OutputLog
 from execzmq.process.spec import ProcessSpec
 from execzmq.process.streams import StreamPump
 from execzmq.process.streamset import StreamSet
+from execzmq.process.usage import Meter
 from execzmq.process.waiters import Waiters
 from execzmq.types.events import Stream
 from execzmq.types.results import Cause, ExitResult, ProcessInfo
@@ -79,7 +80,7 @@ class ManagedProcess:
         self.process_id, self.instance = spec.process_id, log.instance
         self.life = Life.STARTING
         self.pid: int | None = None
-        self.scope = Scope(0, mark=spec.mark)
+        self.scope, self.meter = Scope(0, mark=spec.mark), Meter()
         self.ending = Ending()
         self.confinement: Confinement | None = None
         self.result: ExitResult | None = None

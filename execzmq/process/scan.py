@@ -15,15 +15,20 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from execzmq.process.census import Census, Entry, Evidence, Scope, StreamId
 from execzmq.process.environ import MARK_NAME
 from execzmq.types.results import ProcessRef
 
+if TYPE_CHECKING:
+    import psutil
+
 STUCK_AFTER = 5.0
 """Seconds after which a pass counts as stuck."""
 HAS_PROC = os.path.exists("/proc/self/stat")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _COMMAND_MOST = 4096
 _LISTINGS = 10
 """Most lists of /proc in one look, should others start processes all the time."""
@@ -300,10 +305,12 @@ def read_entry(pid: int) -> Entry | None:
     """Return what /proc shows of a process, a zombie too; `None` where there is none."""
     text = _read(pid, "stat", 1024)
     # The command's name stands in brackets and may hold blanks and brackets itself.
-    fields = text[text.rfind(b")") + 2 :].split(b" ", 20)
-    if len(fields) < 21:
+    fields = text[text.rfind(b")") + 2 :].split(b" ", 22)
+    if len(fields) < 22:
         return None
-    return Entry(pid, int(fields[1]), int(fields[3]), int(fields[19]), fields[0].decode())
+    cpu = sum(map(int, fields[11:15])) / _TICKS
+    memory = int(fields[21]) * _PAGE
+    return Entry(pid, int(fields[1]), int(fields[3]), int(fields[19]), fields[0].decode(), cpu, memory)
 
 
 def read_evidence(pid: int) -> Evidence | None:
@@ -384,5 +391,19 @@ def _entries_by_psutil() -> dict[int, Entry]:
             if process.status() != psutil.STATUS_ZOMBIE:
                 state = "T" if process.status() == psutil.STATUS_STOPPED else "S"
                 start = int(process.create_time() * 100)
-                found[process.pid] = Entry(process.pid, process.ppid(), os.getsid(process.pid), start, state)
+                session = os.getsid(process.pid)
+                found[process.pid] = Entry(
+                    process.pid, process.ppid(), session, start, state, *_use_by_psutil(process)
+                )
     return found
+
+
+def _use_by_psutil(process: psutil.Process) -> tuple[float, int]:
+    """Return processor seconds and resident bytes; zeros where another user's are not told."""
+    import psutil
+
+    with suppress(psutil.Error, OSError):
+        times = process.cpu_times()
+        used = times.user + times.system + getattr(times, "children_user", 0.0)
+        return used + getattr(times, "children_system", 0.0), process.memory_info().rss
+    return 0.0, 0

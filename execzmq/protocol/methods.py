@@ -130,19 +130,19 @@ METHODS: dict[str, Method] = {
         "observer",
         True,
         False,
-        ("after?: str",),
+        ("after?: str", "usage?: bool"),
         ("processes: list", "more?: bool"),
         "Describe the processes that were started after the one of that id, else all, oldest first;"
-        " `more` tells that the last one is to be named for those that follow.",
+        " `more` tells that the last one is to be named for those that follow. `usage` measures them.",
     ),
     "describe": Method(
         "shell",
         "observer",
         True,
         False,
-        ("id_or_name: str",),
+        ("id_or_name: str", "usage?: bool"),
         ("process: map",),
-        "Find a process by id, by living name, or the newest finished of that name.",
+        "Find a process by id, by living name, or the newest finished of that name. `usage` measures it.",
     ),
     "read": Method(
         "shell",

@@ -39,6 +39,7 @@ from execzmq.types.results import (
     ExitResult,
     ProcessInfo,
     ProcessRef,
+    ProcessUsage,
     ProfileInfo,
     ServerInfo,
     State,
@@ -70,6 +71,7 @@ EXIT_RESULT = Record(
         "evidence": _READABLES,
     },
 )
+PROCESS_USAGE = Record(ProcessUsage, {"cpu_seconds": NUMBER, "memory_bytes": INTEGER, "processes": INTEGER})
 PROCESS_INFO = Record(
     ProcessInfo,
     {
@@ -90,6 +92,7 @@ PROCESS_INFO = Record(
         "keyboard": Optional(TEXT),
         "failure": Optional(PLAIN),
         "sandbox": Optional(PLAIN),
+        "usage": Optional(PROCESS_USAGE),
     },
 )
 SERVER_INFO = Record(

@@ -69,6 +69,18 @@ class Events(NamedTuple):
     refused_forks: int = 0
 
 
+class Counted(NamedTuple):
+    """What a group uses; `None` = it does not count that.
+
+    Attributes:
+        cpu_seconds: processor time of all that is and was in it.
+        memory_bytes: memory that it holds, without what the kernel gives back at once.
+    """
+
+    cpu_seconds: float | None = None
+    memory_bytes: int | None = None
+
+
 def hierarchies(mountinfo: str) -> list[Hierarchy]:
     """Return the trees in the text of `/proc/self/mountinfo`, in its order."""
     found = []
@@ -173,6 +185,13 @@ def _memory(version: int, size: int) -> list[Write]:
 def oom_file(version: int) -> str:
     """Return the file of a group that counts what was killed for want of memory."""
     return "memory.oom_control" if version == 1 else "memory.events"
+
+
+def memory_files(version: int) -> tuple[str, str]:
+    """Return the file with the memory that a group holds, and what counts in `memory.stat` as spare of it."""
+    if version == 1:
+        return "memory.usage_in_bytes", "total_inactive_file"
+    return "memory.current", "inactive_file"
 
 
 def counter(text: str, name: str) -> int:

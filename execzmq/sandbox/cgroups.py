@@ -108,6 +108,16 @@ class Cgroup:
                 counted = counted._replace(refused_forks=refused)
         return counted
 
+    def usage(self) -> plan.Counted:
+        """Return what is used by all that is in it; nothing once the group is removed."""
+        counted = plan.Counted()
+        for place, folder in list(self._folders.items()):
+            if "memory" in place.controllers:
+                counted = counted._replace(memory_bytes=_memory_of(folder, place.version))
+            if place.version == 2 and (text := files.read(folder, "cpu.stat")):
+                counted = counted._replace(cpu_seconds=plan.counter(text, "usage_usec") / 1e6)
+        return counted
+
     async def end(self, limit: float = REMOVE_LIMIT) -> bool:
         """Kill every process of the group, those that are made meanwhile too, and remove it; idempotent.
 
@@ -347,6 +357,13 @@ def _reason(missing: Collection[str], is_managed: bool) -> str:
         return ""
     how = f"start {plan.SANDBOXES}" if is_managed else "let it write to its own control group"
     return f"the server can limit no sandbox as a whole in {' and '.join(sorted(missing))}: {how}"
+
+
+def _memory_of(folder: str, version: int) -> int | None:
+    held, spare = plan.memory_files(version)
+    if not (text := files.read(folder, held)):
+        return None
+    return max(0, int(text) - plan.counter(files.read(folder, "memory.stat"), spare))
 
 
 async def _until_done(attempt: Callable[[], bool], limit: float) -> bool:

@@ -191,12 +191,14 @@ class List(Request):
     """Describe processes."""
 
     after: Word | None = None
+    usage: bool = False
 
 
 class Describe(Request):
     """Find a process."""
 
     id_or_name: Word
+    usage: bool = False
 
 
 class Read(Request):

@@ -6,7 +6,7 @@ calls cancels the waiting, never the command.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -99,8 +99,8 @@ class ExecProcess(Protocol):
     async def ended(self, until: Literal["exited", "closed"], seconds: float, /) -> ExitResult | None:
         """Wait at most `seconds` (at most 30) and return how it has ended, `None` where it has not."""
 
-    async def info(self) -> ProcessInfo:
-        """Describe the process."""
+    async def info(self, usage: bool = False) -> ProcessInfo:
+        """Describe the process; with `usage`, measure what its whole tree uses at the moment."""
 
     async def forget(self) -> None:
         """Remove the ended process and its log.
@@ -116,6 +116,13 @@ class ExecBackend(Protocol):
     @property
     def is_local(self) -> bool:
         """Tell whether the caller's own cwd and env mean the same there."""
+
+    @property
+    def is_up(self) -> bool:
+        """Tell whether it can be reached at the moment, as far as has been noticed."""
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Have `changed` called, the last one given, when `is_up` is noticed to have changed."""
 
     def new_process_id(self) -> str:
         """Return an id that no process has and no other client makes, to start a command under."""
@@ -154,8 +161,8 @@ class ExecBackend(Protocol):
             ProcessNotFound: there is none.
         """
 
-    async def list_processes(self) -> list[ProcessInfo]:
-        """Describe every process that is not forgotten, oldest first."""
+    async def list_processes(self, usage: bool = False) -> list[ProcessInfo]:
+        """Describe every process that is not forgotten, oldest first; with `usage`, measure them, too."""
 
     async def server_info(self) -> ServerInfo:
         """Describe the backend."""

@@ -112,10 +112,28 @@ class ReadResponse:
 
 
 @dataclass(slots=True, frozen=True)
+class ProcessUsage:
+    """What a command and all that it has started use at one moment.
+
+    Args:
+        cpu_seconds: processor time so far, user and system; from two of them comes a percentage. It never
+            falls while one server lives; of who ended unwaited for between two readings a part is missing.
+        memory_bytes: memory that they hold now. A sandbox with a control group for memory has exact numbers;
+            else it is the sum of their resident memory, in which what several share counts for each.
+        processes: how many of them live.
+    """
+
+    cpu_seconds: float
+    memory_bytes: int
+    processes: int
+
+
+@dataclass(slots=True, frozen=True)
 class ProcessInfo:
     """What is known of one process; `argv` and `cwd` are bytes of the machine where it runs.
 
-    `host` is that machine's name where a cluster was asked, else empty: it is that of the server.
+    `host` is that machine's name where a cluster was asked, else empty: it is that of the server. `usage` is
+    `None` where it was not asked for, before the start, after `closed`, and where the server cannot tell.
     """
 
     process_id: str
@@ -136,6 +154,7 @@ class ProcessInfo:
     failure: dict[str, Any] | None = None
     sandbox: dict[str, Any] | None = None
     host: str = ""
+    usage: ProcessUsage | None = None
 
     def ending(self, until: Literal["exited", "closed"]) -> ExitResult | None:
         """Return how the command has ended, `None` where it, or with `closed` its streams, have not."""

@@ -366,6 +366,19 @@ except OSError:
             assert result.evidence == ("limit processes=3 (limits)",)
 
 
+async def test_what_is_used_in_a_sandbox_is_the_commands(root: Path) -> None:
+    """Bubblewrap's own processes are not counted; where memory is limited, files in /tmp count as memory."""
+    line = "head -c 20000000 /dev/zero > /tmp/big; sleep 60 & echo up; wait"
+    async with private() as backend:
+        process = await backend.start(confined(shell(line, limits=Limits(memory=100 << 20)), root))
+        await until_output(process, b"up")
+        usage = (await process.info(usage=True)).usage
+        assert usage is not None
+        assert usage.processes == 2
+        if "memory" in backend.confiner.cells.cgroups.controllers:
+            assert 20_000_000 < usage.memory_bytes < 100 << 20
+
+
 async def test_memory_that_is_too_little_for_the_sandbox_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the wrapper itself meets the limit, the limit is blamed."""
     monkeypatch.setitem(LEAST_LIMITS, "memory", 0)

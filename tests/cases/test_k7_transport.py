@@ -77,9 +77,8 @@ def test_a_client_of_a_dead_server_ends_c54(server: ServerProcess) -> None:
     """A program that asks a dead server for something, and one that just goes away, are gone in 2 s."""
     path = server.state / "connection.json"
     server.kill()
-    code = (
-        f"import execzmq\ntry: execzmq.connect({str(path)!r})\nexcept execzmq.ConnectionFailed as e: print(e)"
-    )
+    code = f"import execzmq\nclient = execzmq.connect({str(path)!r})\n"
+    code += "try: client.connect()\nexcept execzmq.ConnectionFailed as e: print(e)"
     begin = time.monotonic()
     done = subprocess.run([*child(code)], capture_output=True, timeout=deadline(20).left(), check=True)
     assert b"no server listens" in done.stdout

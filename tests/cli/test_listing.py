@@ -45,6 +45,20 @@ def test_ps_shows_how_processes_are_confined() -> None:
     assert found["held"]["network"]["mode"] == "proxy"
 
 
+def test_ps_measures_when_asked() -> None:
+    """With `--usage` there are columns for what each tree uses; JSON has the numbers."""
+    execzmq("start", "--id", "lives", "--", "sh", "-c", "sleep 60 & wait")
+    execzmq("run", "--id", "ended", "--", "true")
+    head, *rows = (line.split() for line in execzmq("ps", "-a", "-u").stdout.decode().splitlines())
+    assert head[6:10] == ["CPU", "MEM", "PROCS", "COMMAND"]
+    cells = {row[0]: row for row in rows}
+    assert "0:00.0" in " ".join(cells["lives"])
+    found = {one["process_id"]: one["usage"] for one in json.loads(execzmq("ps", "-au", "--json").stdout)}
+    assert found["ended"] is None
+    assert found["lives"]["processes"] == 2
+    assert found["lives"]["memory_bytes"] > 0
+
+
 def test_names_that_are_not_utf8() -> None:
     """A name that is not UTF-8 is listed as `\\xNN`, and moves no cursor."""
     subprocess.run([*EXECZMQ, "start", "--", "true", b"caf\xe9\x1b[2J"], capture_output=True, check=True)

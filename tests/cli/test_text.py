@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from execzmq.cli.text import age, command_line, plain, printable, readable, size, table
+from execzmq.cli.text import age, clock, command_line, plain, printable, readable, size, table
 from execzmq.types.results import ExitResult, ProcessRef, TerminateReport
 
 
@@ -45,6 +45,14 @@ def test_size(count: int, shown: str) -> None:
 def test_age(seconds: float, shown: str) -> None:
     """An age has its largest unit, once there are two of it."""
     assert age(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(-1, "0:00.00"), (0.129, "0:00.12"), (75.5, "1:15.50"), (7384.9, "2:03:04")]
+)
+def test_clock(seconds: float, shown: str) -> None:
+    """A processor time has hundredths below an hour."""
+    assert clock(seconds) == shown
 
 
 def test_table_fits_the_terminal() -> None:

@@ -42,6 +42,12 @@ def _words_of_all() -> Iterator[bytes]:
             continue
 
 
+def _connect() -> None:
+    """Connect, and close."""
+    with execzmq.connect("box") as client:
+        client.connect()
+
+
 def test_commands_run_there_and_know_nothing_of_here(box: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server is started there; neither our variables nor our folder go there; the next client finds it."""
     monkeypatch.setenv("ONLY_HERE", "1")
@@ -67,6 +73,7 @@ async def test_async_twin(box: SshServer) -> None:
 def test_key_is_on_no_command_line_and_sockets_are_private(box: SshServer) -> None:
     """The connection file goes over the connection, to nobody else."""
     with execzmq.connect("box") as client:
+        client.connect()
         backend = client.aio.backend
         assert isinstance(backend, RemoteBackend)
         info = backend._connection.info
@@ -92,8 +99,9 @@ def test_machine_that_does_not_come_back_is_said(box: SshServer, monkeypatch: py
     """`ServerLost` comes within its time with ssh's own words; the same client goes on when it is back."""
     monkeypatch.setattr(core, "SERVER_GONE", ms(1000))
     with execzmq.connect("box") as client:
+        assert (client.state, _state()) == ("idle", "-")
         process = client.start(COUNTER, stdin=True)
-        assert _state() == "open"
+        assert (client.state, _state()) == ("connected", "open")
         box.stop()
         with pytest.raises(execzmq.ServerLost, match=r"environment box: ssh to 127.0.0.1: .*refused"):
             process.wait()
@@ -137,14 +145,16 @@ def test_login_that_is_refused_meanwhile(box: SshServer, monkeypatch: pytest.Mon
 
 def test_client_that_is_killed_leaves_nothing_for_long(box: SshServer) -> None:
     """Its ssh ends with it, and the next one removes its folder."""
-    code = "import execzmq; c = execzmq.connect('box'); print('ready', flush=True); c.run('sleep 60')"
+    code = "import execzmq; c = execzmq.connect('box'); c.connect(); print('ready', flush=True)"
+    code += "; c.run('sleep 60')"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGKILL)
     wait_until(lambda: not box.connections(), 20)
     assert len(_folders()) == 1
-    with execzmq.connect("box"):
+    with execzmq.connect("box") as client:
+        client.connect()
         assert len(_folders()) == 1
     assert not _folders()
 
@@ -152,6 +162,7 @@ def test_client_that_is_killed_leaves_nothing_for_long(box: SshServer) -> None:
 def test_folder_that_others_removed_is_made_anew(box: SshServer) -> None:
     """Whatever cleans such places up: the next connection has its sockets again."""
     with execzmq.connect("box") as client:
+        client.connect()
         [folder] = _folders()
         shutil.rmtree(folder)
         box.cut()
@@ -174,7 +185,7 @@ def test_machine_that_says_nothing(silent_host: socket.socket, monkeypatch: pyte
     """Nobody waits for it for ever."""
     monkeypatch.setattr(tunnel, "OPEN_SECONDS", ms(300))
     with pytest.raises(execzmq.RequestTimeout, match=r"has not answered for .*`ssh -p \d+ 127.0.0.1 true`"):
-        execzmq.connect("box")
+        _connect()
     assert not _folders()
 
 
@@ -204,7 +215,7 @@ def test_what_is_wrong_there_is_said(
     """Each fault has its own words, and leaves nothing here."""
     name_environments(box.environment(**fields))
     with pytest.raises(kind, match=f"^environment box: .*{said}"):
-        execzmq.connect("box")
+        _connect()
     assert not _folders()
 
 
@@ -212,17 +223,17 @@ def test_unknown_host_key_is_said(box: SshServer) -> None:
     """A host whose key is not known yet is shown to a person; one whose key has changed is not trusted."""
     box.know("")
     with pytest.raises(execzmq.AuthenticationFailed, match="not known yet"):
-        execzmq.connect("box")
+        _connect()
     box.know((box.folder / "user.pub").read_text())
     with pytest.raises(execzmq.AuthenticationFailed, match="another one than before"):
-        execzmq.connect("box")
+        _connect()
 
 
 def test_nobody_listens(box: SshServer) -> None:
     """A machine that is off is said at once."""
     box.stop()
     with pytest.raises(execzmq.ConnectionFailed, match=r"ssh to 127.0.0.1: .*Connection refused"):
-        execzmq.connect("box")
+        _connect()
 
 
 def test_server_that_forwards_no_sockets(box: SshServer) -> None:
@@ -232,7 +243,7 @@ def test_server_that_forwards_no_sockets(box: SshServer) -> None:
         file.write("AllowStreamLocalForwarding no\n")
     box.start()
     with pytest.raises(execzmq.ConnectionFailed, match="AllowStreamLocalForwarding yes"):
-        execzmq.connect("box")
+        _connect()
 
 
 def test_no_ssh_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +251,7 @@ def test_no_ssh_here(monkeypatch: pytest.MonkeyPatch) -> None:
     name_environments("[box]\nssh = 'box'")
     monkeypatch.setenv("PATH", "/no/such/folder")
     with pytest.raises(execzmq.ConnectionFailed, match="there is no ssh here"):
-        execzmq.connect("box")
+        _connect()
 
 
 def test_commands_of_the_command_line(box: SshServer) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # it ships no types
@@ -27,7 +28,7 @@ from execzmq.server.requests import Start, check
 from execzmq.settings import MAX_EVENT, PAGE_EVENTS
 from execzmq.types.events import Event, Failed, Gap, Output, Started
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ExitResult, ReadResponse
+from execzmq.types.results import ExitResult, ProcessUsage, ReadResponse
 from tests.protocol.samples import (
     BEHIND,
     ERROR,
@@ -224,6 +225,13 @@ def test_event_of_a_wrong_form_is_refused(entry: object) -> None:
     """No entry of a page can bring in what is no event."""
     with pytest.raises(RemoteProtocolError):
         values.unpack_event(entry, memoryview(b"abc"), 0)
+
+
+def test_usage_crosses_the_wire_where_it_was_measured() -> None:
+    """It is left out of a description that has none."""
+    assert "usage" not in values.process_info_to_wire(INFO)
+    measured = replace(INFO, usage=ProcessUsage(2.5, 1 << 40, 3))
+    assert values.process_info_from_wire(values.process_info_to_wire(measured)) == measured
 
 
 def test_page_round_trip() -> None:

@@ -158,6 +158,28 @@ def test_version_2_beside_systemd(tree: Tree, monkeypatch: pytest.MonkeyPatch) -
     assert (own / "cgroup.subtree_control").read_text() == ""
 
 
+def test_what_a_group_uses_in_version_1(tree: Tree) -> None:
+    """Memory without files that the kernel can drop; times are counted elsewhere."""
+    folder = tree.mount(1, "memory", "/box")
+    group = find(tree).create("life", LIMITS)
+    assert group.usage() == cgroup_plan.Counted()
+    (made,) = folder.glob("execzmq.*.life")
+    (made / "memory.usage_in_bytes").write_text("5000000\n")
+    (made / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 1000000\n")
+    assert group.usage() == cgroup_plan.Counted(None, 4_000_000)
+
+
+def test_what_a_group_uses_in_version_2(tree: Tree) -> None:
+    """Every group counts times, also those of who has ended."""
+    own = tree.mount(2, "memory pids", "/")
+    group = find(tree).create("life", LIMITS)
+    (made,) = own.glob("execzmq.*.life")
+    (made / "memory.current").write_text("5000000\n")
+    (made / "memory.stat").write_text("anon 7\ninactive_file 6000000\n")
+    (made / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
+    assert group.usage() == cgroup_plan.Counted(1.5, 0)
+
+
 def test_hybrid(tree: Tree) -> None:
     """Version 2 without controllers is passed by for the trees of version 1, and what is missing is named."""
     tree.mount(2, "", "/")

@@ -6,7 +6,7 @@ import pytest
 
 from execzmq.process.index import KINDS
 from execzmq.server.views import hides_something, seen_entry, seen_failure, seen_info
-from execzmq.types.results import ExitResult, ProcessInfo
+from execzmq.types.results import ExitResult, ProcessInfo, ProcessUsage
 
 SECRETS = ("hush-word", "/hush/folder", "hush.example")
 RESULT = ExitResult(
@@ -38,6 +38,7 @@ INFO = ProcessInfo(
     keyboard="session",
     failure=FAILURE,
     sandbox={"writable": [b"/hush/folder"]},
+    usage=ProcessUsage(1.5, 4096, 2),
 )
 
 
@@ -50,6 +51,7 @@ def test_a_description_has_name_state_and_result() -> None:
     seen = seen_info(INFO)
     assert _says_nothing(seen)
     assert (seen.name, seen.state, seen.last_seq, seen.output_bytes) == ("train", "closed", 9, {"stdout": 4})
+    assert seen.usage == ProcessUsage(1.5, 4096, 2)
     assert seen.result is not None
     assert (seen.result.exit_code, seen.result.cause, seen.result.ended_at) == (3, "sandbox_denied", 2.0)
     assert seen.failure is not None

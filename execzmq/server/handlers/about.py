@@ -14,7 +14,7 @@ from execzmq.settings import PROTOCOL_VERSION, VERSION
 from execzmq.types.results import ServerInfo
 
 JUPYTER_PROTOCOL = "5.4"
-FEATURES = ("backpressure", "keyboard", "page-by-file", "tty")
+FEATURES = ("backpressure", "keyboard", "page-by-file", "tty", "usage")
 
 
 def kernel_info(context: Context, caller: Caller, request: Nothing, buffers: Sequence[Any]) -> Reply:

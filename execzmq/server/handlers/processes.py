@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from execzmq.backends.local_process import LocalProcess
+from execzmq.backends.measuring import all_measured, measured
 from execzmq.backends.prepared import Prepared
 from execzmq.backends.starting import begin_when_prepared
 from execzmq.errors import InvalidRequest
@@ -98,24 +99,52 @@ def _started(process: ManagedProcess, repeated: bool) -> Reply:
     )
 
 
-def list_processes(context: Context, caller: Caller, request: requests.List, buffers: Sequence[Any]) -> Reply:
+def list_processes(
+    context: Context, caller: Caller, request: requests.List, buffers: Sequence[Any]
+) -> Reply | Awaitable[Reply]:
     """Describe processes, as many as one message carries well."""
-    described, size = [], 0
+    found: list[ManagedProcess] = []
+    size = 0
     sees = caller.peer.sees
     following = (one for one in context.backend.table.after(request.after) if sees(one.process_id))
     for process in following:
-        info = _seen(caller, process.info())
-        described.append(process_info_to_wire(info))
-        size += _INFO_BYTES + len(info.cwd) + sum(map(len, info.argv)) + len(str(info.failure or ""))
+        found.append(process)
+        spec = process.spec
+        size += _INFO_BYTES + len(spec.cwd) + sum(map(len, spec.argv)) + len(str(process.failure or ""))
         if size > _LIST_BYTES:
             break
-    return Reply({"processes": described, "more": next(following, None) is not None})
+    more = next(following, None) is not None
+    if request.usage:
+        return _list_measured(context, caller, found, more)
+    return _listed(caller, [process.info() for process in found], more)
 
 
-def describe(context: Context, caller: Caller, request: requests.Describe, buffers: Sequence[Any]) -> Reply:
+async def _list_measured(
+    context: Context, caller: Caller, processes: list[ManagedProcess], more: bool
+) -> Reply:
+    return _listed(caller, await all_measured(context.backend, processes), more)
+
+
+def _listed(caller: Caller, infos: list[ProcessInfo], more: bool) -> Reply:
+    return Reply({"processes": [process_info_to_wire(_seen(caller, info)) for info in infos], "more": more})
+
+
+def describe(
+    context: Context, caller: Caller, request: requests.Describe, buffers: Sequence[Any]
+) -> Reply | Awaitable[Reply]:
     """Describe the process of that id or name."""
     process = context.backend.table.find(request.id_or_name, caller.peer.sees)
-    return Reply({"process": process_info_to_wire(_seen(caller, process.info()))})
+    if request.usage:
+        return _describe_measured(context, caller, process)
+    return _described(caller, process.info())
+
+
+async def _describe_measured(context: Context, caller: Caller, process: ManagedProcess) -> Reply:
+    return _described(caller, await measured(context.backend, process))
+
+
+def _described(caller: Caller, info: ProcessInfo) -> Reply:
+    return Reply({"process": process_info_to_wire(_seen(caller, info))})
 
 
 def _seen(caller: Caller, info: ProcessInfo) -> ProcessInfo:
@@ -199,13 +228,12 @@ def wait(
     handle = context.process(request.process_id, caller.session, request.instance)
     process = handle.require()
     if process.life.is_over or (request.until == "exited" and process.life.has_exited):
-        return Reply({"process": process_info_to_wire(_seen(caller, process.info()))})
+        return _described(caller, process.info())
     return _wait(caller, handle, request)
 
 
 async def _wait(caller: Caller, handle: LocalProcess, request: requests.Wait) -> Reply:
-    info = await handle.wait(request.until, request.timeout)
-    return Reply({"process": process_info_to_wire(_seen(caller, info))})
+    return _described(caller, await handle.wait(request.until, request.timeout))
 
 
 def forget(context: Context, caller: Caller, request: requests.Forget, buffers: Sequence[Any]) -> Reply:
