@@ -173,6 +173,16 @@ _ELSEWHERE = {
 _MODULE_OF = {name: module for module, names in _ELSEWHERE.items() for name in names}
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Give IPython `%execz` and `%%execz`: what `%load_ext execzmq` calls."""
+    import_module("execzmq.notebook.extension").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take them away again: what `%unload_ext execzmq` calls."""
+    import_module("execzmq.notebook.extension").unload(shell)
+
+
 if not TYPE_CHECKING:  # type checkers would take any misspelled name for a public one
 
     def __getattr__(name: str) -> Any:

@@ -26,24 +26,24 @@ ALLOWED = {
     "environments": "errors types settings connection client",
     "api": "errors types settings connection client environments",
     "cluster": "errors types settings connection holders client",
-    "cli": "errors types settings connection holders client environments api",
     "notebook": "errors types settings connection client environments api",
+    "cli": "errors types settings connection holders client environments api",
     "__init__": "",
     "__main__": "cli",
 }
 """Top-level module → those of ours that it may import when it is loaded; functions may import more."""
 
 NEVER = {
-    "client": "process keeper sandbox backends server environments cluster cli",
-    "cluster": "process keeper sandbox backends server environments protocol cli",
-    "environments": "process keeper sandbox server cli api protocol",
-    "sandbox": "process keeper backends server client environments cli api protocol",
-    "server": "client environments cli api",
-    "process": "server client environments cli api backends protocol",
-    "protocol": "process keeper sandbox backends server client environments cli api",
-    "notebook": "process keeper sandbox backends server cluster cli protocol",
+    "client": "process keeper sandbox backends server environments cluster cli notebook",
+    "cluster": "process keeper sandbox backends server environments protocol cli notebook",
+    "environments": "process keeper sandbox server cli api protocol notebook",
+    "sandbox": "process keeper backends server client environments cli api protocol notebook",
+    "notebook": "process keeper sandbox backends server cluster protocol cli",
+    "server": "client environments cli api notebook",
+    "process": "server client environments cli api backends protocol notebook",
+    "protocol": "process keeper sandbox backends server client environments cli api notebook",
     "keeper": "errors types settings connection zmqloop protocol process sandbox backends server client "
-    "environments api cli",
+    "environments api cli notebook",
 }
 """Top-level module → those of ours that it may not import anywhere, not even inside a function."""
 
@@ -60,8 +60,8 @@ FOREIGN = {
     "environments": "zmq pydantic rich click psutil jupyter_client jupyter_core distributed dask",
     "api": "pydantic rich click psutil jupyter_client jupyter_core distributed dask",
     "cluster": "zmq pydantic rich click psutil jupyter_client jupyter_core",
-    "cli": "zmq pydantic rich psutil jupyter_client jupyter_core distributed dask",
     "notebook": "zmq pydantic rich click psutil jupyter_client jupyter_core distributed dask",
+    "cli": "zmq pydantic rich psutil jupyter_client jupyter_core distributed dask",
 }
 """Top-level module → packages of others that it may not import when it is loaded."""
 
@@ -74,9 +74,13 @@ PURE = (
     "environments/file.py",
     "environments/model.py",
     "environments/ssh_words.py",
+    "notebook/ansi.py",
+    "notebook/capping.py",
+    "notebook/expanding.py",
     "notebook/flow.py",
-    "notebook/painting.py",
+    "notebook/record.py",
     "notebook/terminal_requests.py",
+    "notebook/view_requests.py",
     "process/lifecycle.py",
     "process/environ.py",
     "process/index.py",

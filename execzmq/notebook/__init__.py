@@ -1,1 +1,1 @@
-"""Own what a notebook shows of processes; sits on the public API of clients alone."""
+"""The magics `%execz` and `%%execz`, and what a cell shows: loaded by `%load_ext execzmq`."""

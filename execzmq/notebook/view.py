@@ -155,7 +155,7 @@ class ViewEnd:
     async def _watch(self) -> None:
         try:
             while True:
-                info = await _describe(self._process)
+                info = await self._process.aio.info(usage=True)
                 self._tell_status(info)
                 if info.ending("closed") is not None:
                     return
@@ -173,7 +173,7 @@ class ViewEnd:
 
     def _usage(self, info: ProcessInfo) -> dict[str, Any] | None:
         """Return what the process uses; its CPU as a part of one processor since the last look."""
-        usage = getattr(info, "usage", None)
+        usage = info.usage
         if usage is None:
             return None
         now = asyncio.get_running_loop().time()
@@ -212,7 +212,3 @@ def status_of(info: ProcessInfo, now: float) -> dict[str, Any]:
         "seq": info.last_seq,
         "output_bytes": sum(info.output_bytes.values()),
     }
-
-
-async def _describe(process: Process) -> ProcessInfo:
-    return await process.aio.info()

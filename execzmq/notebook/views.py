@@ -21,7 +21,8 @@ from execzmq.errors import ExecZMQError
 from execzmq.notebook import hubs, record
 from execzmq.notebook.page import Hub
 from execzmq.notebook.pictures import picture
-from execzmq.notebook.record import Kind, Record
+from execzmq.notebook.record import Kind as Kind
+from execzmq.notebook.record import Record
 from execzmq.types.results import ExitResult
 
 WRITE_EVERY = 1.0
@@ -50,8 +51,7 @@ def view_of(process: Process, *, kind: Kind, on: str | None = None) -> CellView:
         kind: `view` has the output above it, `terminal` is the output.
         on: the environment that the process runs in, as `--on` names it; `None` = the default server.
     """
-    hub = hubs.current()
-    return RecordView(process, record_of(process, kind, on, hub), hub)
+    return RecordView(process, kind, on, hubs.current())
 
 
 def record_of(process: Process, kind: Kind, on: str | None, hub: Hub | None) -> Record:
@@ -71,10 +71,12 @@ class RecordView:
         hub: makes it live in a page; `None` = nothing does.
     """
 
-    def __init__(self, process: Process, first: Record, hub: Hub | None) -> None:
+    def __init__(self, process: Process, kind: Kind, on: str | None, hub: Hub | None) -> None:
         self._process = process
-        self._record = first
+        self._kind = kind
+        self._on = on
         self._hub = hub
+        self._record: Record
         self._display_id = f"execzmq-{uuid.uuid4().hex}"
         self._lock = threading.Lock()
         self._context = contextvars.copy_context()
@@ -85,6 +87,7 @@ class RecordView:
         """Display it; once, before anything else."""
         if self._hub is not None:
             self._hub.know(self._process)
+        self._record = record_of(self._process, self._kind, self._on, self._hub)
         self._written_at = time.monotonic()
         self._write(is_new=True)
 
@@ -95,13 +98,13 @@ class RecordView:
         self._record = replace(self._record, seq=seq)
         if self._hub is not None:
             self._hub.shown(self._process, seq)
-        if not self._is_due and self._record.kind == "view":  # a terminal is shown as it is, from no event on
+        if not self._is_due and self._kind == "view":  # a terminal is shown as it is, from no event on
             self._is_due = True
             self._process.portal.post(self._write_later)
 
     def end(self, result: ExitResult | None) -> None:
         """Show how the process ended; `None` where it was left running or its server is lost."""
-        screen = self._screen() if result is not None and self._record.kind == "terminal" else ""
+        screen = self._screen() if result is not None and self._kind == "terminal" else ""
         with self._lock:
             self._is_over = True
             self._record = replace(self._record, result=result, screen=screen, at=time.time())
@@ -127,7 +130,7 @@ class RecordView:
 
     def _screen(self) -> str:
         with suppress(ExecZMQError):
-            screen = self._process.screen()
+            screen = self._process.screen()  # type: ignore[attr-defined]  # to come
             return picture(screen.data, screen.rows, screen.cols)
         return ""
 
