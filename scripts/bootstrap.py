@@ -7,6 +7,7 @@ its version. Which index the packages come from is the machine's own affair: pip
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ OLDEST = (3, 11)
 TOOLS = {
     "bwrap": "bubblewrap",
     "bzip2": "bzip2",
+    "chromium google-chrome google-chrome-stable chrome": "chromium",
     "curl": "curl",
     "gcc": "gcc libc6-dev",
     "git": "git",
@@ -45,10 +47,19 @@ TOOLS = {
     "xz": "xz-utils",
     "zip": "zip",
 }
-"""What the tests of sandboxes, of networks and of the service use, and the commands that they confine."""
+"""What tests use and the commands that they confine, one of the names each, by package."""
 LISTENING = ("openssh-server",)
 """Packages whose service begins to listen where systemd runs: that is for the machine's owner to decide."""
-TOOLS_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+PLAYWRIGHTS = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", os.path.expanduser("~/.cache/ms-playwright"))
+"""The folder of the browsers that Playwright has downloaded: its Chromium there is called `chrome`."""
+TOOLS_PATH = os.pathsep.join(
+    (
+        os.environ.get("PATH", ""),
+        "/usr/sbin",
+        "/sbin",
+        *glob.glob(os.path.join(PLAYWRIGHTS, "chromium-*", "chrome-linux*")),
+    )
+)
 TOOLS_TIMEOUT = 300
 VERSION_CHECK = "import sys; sys.exit(sys.version_info < (3, 11))"
 
@@ -124,8 +135,13 @@ def find_tools() -> None:
 
 def missing_packages() -> list[str]:
     """Return the packages of the tools that are not here."""
-    missing = (names for tool, names in TOOLS.items() if not shutil.which(tool, path=TOOLS_PATH))
+    missing = (names for tools, names in TOOLS.items() if not any(map(find_tool, tools.split())))
     return sorted({name for names in missing for name in names.split()})
+
+
+def find_tool(name: str) -> str | None:
+    """Return the path of a command, also where its folder is on nobody's PATH but root's."""
+    return shutil.which(name, path=TOOLS_PATH)
 
 
 def wanted_packages() -> list[str]:

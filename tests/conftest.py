@@ -116,13 +116,21 @@ def short_tmp(home_root: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def apart() -> frozenset[int]:
+    """The processes whose children are no test's own: none, but for a folder that says so."""
+    return frozenset()
+
+
 @pytest.fixture(autouse=True)
-def no_leaks(request: pytest.FixtureRequest, home_root: Path, state_home: Path) -> Iterator[None]:
+def no_leaks(
+    request: pytest.FixtureRequest, home_root: Path, state_home: Path, apart: frozenset[int]
+) -> Iterator[None]:
     """Fail the test that leaves a process, descriptor, thread or ZeroMQ socket behind.
 
     A failed test is not blamed twice: its traceback keeps things alive. What it left running is ended.
     """
-    before = leaks.take()
+    before = leaks.take(apart)
     yield
     failed = request.node.stash.get(FAILED, False)
     left = [] if failed else leaks.find(before, home_root)

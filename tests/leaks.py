@@ -20,18 +20,22 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was there before a test."""
+    """What was there before a test. Whatever descends from `apart` comes and goes without the test."""
 
     pids: frozenset[int]
+    apart: frozenset[int]
     descriptors: dict[int, str]
     threads: frozenset[threading.Thread]
     zmq_sockets: int
 
 
-def take() -> Snapshot:
-    """Record what is there now."""
+def take(apart: frozenset[int] = frozenset()) -> Snapshot:
+    """Record what is there now.
+
+    `apart` are processes that several tests share and that start and end children as they please: a browser.
+    """
     threads = frozenset(threading.enumerate())
-    return Snapshot(frozenset(_pids()), _descriptors(), threads, len(_open_zmq_sockets()))
+    return Snapshot(frozenset(_pids()), apart, _descriptors(), threads, len(_open_zmq_sockets()))
 
 
 def find(before: Snapshot, home: Path, seconds: float = 1.0) -> list[str]:
@@ -116,7 +120,7 @@ def _end_idle_zmq_context() -> None:
 
 def _strays(before: Snapshot, home: Path) -> list[int]:
     new = [pid for pid in _pids() if pid not in before.pids]
-    found = {pid for pid in new if _descends_from_us(pid) or _mentions(pid, os.fsencode(home))}
+    found = {pid for pid in new if _is_ours(pid, before.apart) or _mentions(pid, os.fsencode(home))}
     found |= {pid for pid in new if _parent(pid) in found}
     return sorted(found)
 
@@ -126,8 +130,9 @@ def _pids() -> Iterator[int]:
         yield from (int(name) for name in os.listdir(PROC) if name.isdecimal())
 
 
-def _descends_from_us(pid: int) -> bool:
-    while pid > 1:
+def _is_ours(pid: int, apart: frozenset[int]) -> bool:
+    """Tell whether a process descends from this one, and not by way of one that is apart."""
+    while pid > 1 and pid not in apart:
         pid = _parent(pid)
         if pid == os.getpid():
             return True

@@ -1,5 +1,6 @@
 """The check that follows every test finds what it is for, and nothing else."""
 
+import dataclasses
 import os
 import subprocess
 import threading
@@ -72,6 +73,25 @@ def test_zmq_socket_is_found(before: leaks.Snapshot, home_root: Path) -> None:
 def test_child_is_found(before: leaks.Snapshot, home_root: Path, holder: subprocess.Popen[bytes]) -> None:
     """A child is named with its command."""
     assert f"process {holder.pid}: " in _found(before, home_root)
+
+
+def test_what_a_process_apart_starts_is_not_found(home_root: Path) -> None:
+    """What several tests share may start children as it pleases; they are found where it is not apart."""
+    starter = ["sh", "-c", "echo ready; read x; sleep 1000 & echo started; read x; kill $!"]
+    env = {"PATH": os.environ["PATH"]}  # it was there before the test, and knows no folder of it
+    with subprocess.Popen(starter, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        before = leaks.take(frozenset([process.pid]))
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"started\n"
+        found = _found(before, home_root)
+        found_without = _found(dataclasses.replace(before, apart=frozenset()), home_root)
+        process.communicate(b"\n")
+    assert not found
+    assert "sleep 1000" in found_without
 
 
 def test_orphan_that_knows_the_home_is_found(before: leaks.Snapshot, home_root: Path) -> None:

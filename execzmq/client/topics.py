@@ -14,7 +14,7 @@ from typing import Protocol
 
 from execzmq.client.links import plain
 from execzmq.errors import ExecZMQError, RequestTimeout
-from execzmq.protocol.values import Announcement, announcement_from_broadcast
+from execzmq.protocol.values import Announcement, announcement_from_broadcast, announcements_from_tails
 from execzmq.protocol.wire import Codec, Frame
 from execzmq.settings import CALL_TIMEOUT
 from execzmq.zmqloop import Frames
@@ -98,8 +98,9 @@ class Topics:
             process_id, _, word = rest.partition(b".")
             if word and process_id in self._listeners:
                 heard = Heard(partial(self._decode, process_id), word, plain(frames[1:]))
-                for listener in tuple(self._listeners[process_id]):
-                    listener.hear(heard)
+                self._tell(process_id, heard)
+            elif rest.endswith(b"*"):  # which no id has
+                self._tails(rest[:-1], plain(frames[1:]))
         elif kind == b"w":
             self._welcome(topic)
         elif kind == b"s" and rest:
@@ -174,6 +175,26 @@ class Topics:
     def _everybody(self) -> list[Listener]:
         return [listener for listeners in self._listeners.values() for listener in listeners]
 
+    def _tell(self, process_id: bytes, heard: Heard) -> None:
+        for listener in tuple(self._listeners.get(process_id, ())):
+            listener.hear(heard)
+
+    def _tails(self, family: bytes, frames: list[Frame]) -> None:
+        """Tell those who follow one of a family of processes where its log ends."""
+        if not any(process_id.startswith(family) for process_id in self._listeners):
+            return
+        try:
+            announcements = announcements_from_tails(self._codec.decode(frames))
+        except ExecZMQError:
+            self._refused += 1
+            return
+        for announcement in announcements:
+            process_id = announcement.process_id.encode()
+            if not process_id.startswith(family):
+                self._refused += 1
+            elif process_id in self._listeners:
+                self._tell(process_id, Heard(partial(_known, announcement), b"tail", []))
+
     def _decode(self, process_id: bytes, frames: Sequence[Frame]) -> Announcement | None:
         try:
             announcement = announcement_from_broadcast(self._codec.decode(frames))
@@ -210,6 +231,10 @@ class Topics:
             welcome.cancel()
             del self._welcomes[topic]
             self._unsubscribe(topic)
+
+
+def _known(announcement: Announcement, _frames: Sequence[Frame]) -> Announcement:
+    return announcement
 
 
 def _topic(process_id: str) -> bytes:

@@ -6,7 +6,6 @@ import contextlib
 import threading
 
 from execzmq import api
-from execzmq.client.remote import RemoteBackend
 from execzmq.client.sync import Client
 from execzmq.errors import ExecZMQError
 
@@ -54,11 +53,8 @@ class Clients:
 
     def _connect(self) -> None:
         with contextlib.suppress(ExecZMQError, OSError):  # the first cell is told
-            self.get(None)
+            self.get(None).connect()
 
 
 def _is_up(client: Client) -> bool:
-    if not client.is_usable:
-        return False
-    backend = client.aio.backend
-    return not isinstance(backend, RemoteBackend) or backend.is_up
+    return client.is_usable and client.state not in ("lost", "closed")

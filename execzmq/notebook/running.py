@@ -89,6 +89,7 @@ class CellRun:
         return self._answer(process, showing, outcome)
 
     def _start(self, client: Client) -> Process:
+        client.connect()
         command, more = self._command()
         options = start_options(self._line, self._names, more)
         if self._line.cwd and client.aio.backend.is_local:

@@ -366,6 +366,11 @@ BROADCASTS: dict[str, Broadcast] = {
         (_PROCESS, "instance: int", "seq: int", "state: str"),
         "Repeats the last seq after a silence, so that a lost end shows.",
     ),
+    "process_tails": Broadcast(
+        "p.{family}*",
+        ("tails: list",),
+        "The tails of several processes, each `[process_id, instance, seq, state]`, whose ids begin alike.",
+    ),
     "server_status": Broadcast("s.status", ("epoch: str", "status: str"), "The server starts or stops."),
 }
 

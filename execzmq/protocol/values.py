@@ -47,9 +47,11 @@ _REPLIES = {name: Fields(method.reply) for name, method in METHODS.items()}
 _ANNOUNCEMENTS = {
     name: (name.removeprefix("process_"), Fields(broadcast.fields))
     for name, broadcast in BROADCASTS.items()
-    if name.startswith("process_")
+    if "{process_id}" in broadcast.topic
 }
-"""Kind and fields of the broadcasts that tell of a process, by message type."""
+"""Kind and fields of the broadcasts that tell of one process, by message type."""
+_TAILS = Fields(BROADCASTS["process_tails"].fields)
+_TAIL = ("process_id", "instance", "seq", "state")
 
 
 def check_reply(method: str, content: Content) -> None:
@@ -304,6 +306,26 @@ def announcement_from_broadcast(message: Message) -> Announcement:
     if kind == "output" and content.get("behind"):
         return Announcement(process_id, instance, seq)
     return Announcement(process_id, instance, seq, _announced(kind, content, message.buffers))
+
+
+def announcements_from_tails(message: Message) -> list[Announcement]:
+    """Return what a `process_tails` broadcast says of each process.
+
+    Raises:
+        RemoteProtocolError: it is none, or an entry is wrong.
+    """
+    if message.msg_type != "process_tails":
+        raise RemoteProtocolError(f"{readable(message.msg_type)[:64]!r} is not 'process_tails'")
+    _TAILS.check(message.content, message.msg_type)
+    return [_tail(entry) for entry in message.content["tails"]]
+
+
+def _tail(entry: object) -> Announcement:
+    if not isinstance(entry, list) or len(entry) != len(_TAIL):
+        raise wrong("process_tails: tails", f"a list of {len(_TAIL)} values", entry)
+    content = dict(zip(_TAIL, entry, strict=True))
+    _ANNOUNCEMENTS["process_tail"][1].check(content, "process_tails")
+    return Announcement(content["process_id"], content["instance"], content["seq"], None, content["state"])
 
 
 def _announced(kind: str, content: Content, buffers: Sequence[Frame]) -> Event:

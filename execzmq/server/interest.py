@@ -80,6 +80,22 @@ class Interest(Generic[C]):
             self._verdicts[process_id] = verdict
         return verdict
 
+    def family(self, process_id: str) -> str | None:
+        """Return the part of an id, up to its last `-`, by which all who watch the process watch its kin too.
+
+        `None` where the id has no such part or somebody watches by more of the id than that.
+        """
+        prefix = process_id[: process_id.rfind("-") + 1]
+        base = f"p.{process_id}.".encode()
+        shared = len(prefix) + 2
+        if (
+            not prefix
+            or base in self._deep
+            or any(base[:n] in self._holders for n in self._lengths if n > shared)
+        ):
+            return None
+        return prefix
+
     def _count(self, topic: bytes, by: int) -> None:
         _add(self._holders, topic, by)
         _add(self._lengths, len(topic), by)

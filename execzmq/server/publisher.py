@@ -22,6 +22,8 @@ from execzmq.settings import LIVE_EVENT, LIVE_INTERVAL, LIVE_RATE
 Send = Callable[[list[Any]], object]
 
 _WINDOW = int(LIVE_RATE * LIVE_INTERVAL)
+_MOST_TAILS = 1000
+"""Tails in one message."""
 
 
 @dataclass(slots=True)
@@ -156,9 +158,29 @@ class Publisher:
         content = _place(process, record) | fields
         self._publish(_topic(process, record.kind), f"process_{record.kind}", content)
 
-    def _repeat(self, tail: Tail) -> None:
-        if not self._interest.watches(tail.process.process_id):
+    def _repeat(self, tails: list[Tail]) -> None:
+        families: dict[str, list[Tail]] = {}
+        for tail in tails:
+            process_id = tail.process.process_id
+            if not self._interest.watches(process_id):
+                continue
+            if (family := self._interest.family(process_id)) is not None:
+                families.setdefault(family, []).append(tail)
+            else:
+                self._repeat_one(tail)
+        for family, kin in families.items():
+            for begin in range(0, len(kin), _MOST_TAILS):
+                self._repeat_kin(family, kin[begin : begin + _MOST_TAILS])
+
+    def _repeat_kin(self, family: str, kin: list[Tail]) -> None:
+        """Send the tails of processes that are watched together in one message."""
+        if len(kin) == 1:
+            self._repeat_one(kin[0])
             return
+        ends = [list(_end_of(tail.process).values()) for tail in kin]
+        self._publish(f"p.{family}*".encode(), "process_tails", {"tails": ends})
+
+    def _repeat_one(self, tail: Tail) -> None:
         if not tail.frames:
             tail.frames += (
                 _topic(tail.process, "tail"),

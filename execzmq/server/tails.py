@@ -34,14 +34,14 @@ class Tail:
 
 
 class Tails:
-    """Calls `repeat` for each process that has said nothing for each of `TAIL_DELAYS`.
+    """Calls `repeat` with the processes that have said nothing for one of `TAIL_DELAYS`.
 
     Args:
-        repeat: sends a tail.
+        repeat: sends tails that are due at once.
         clock: monotonic seconds.
     """
 
-    def __init__(self, repeat: Callable[[Tail], None], clock: Callable[[], float]) -> None:
+    def __init__(self, repeat: Callable[[list[Tail]], None], clock: Callable[[], float]) -> None:
         self._repeat = repeat
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -66,8 +66,7 @@ class Tails:
 
     def repeat_all(self) -> None:
         """Repeat each once more, as before the end of the server."""
-        for tail in self._tails.values():
-            self._repeat(tail)
+        self._repeat(list(self._tails.values()))
 
     def close(self) -> None:
         """Repeat nothing any more; idempotent."""
@@ -79,24 +78,29 @@ class Tails:
             self._ticker = None
 
     def _tick(self) -> None:
-        now = self._clock()
+        now, due = self._clock(), []
         for stage, delay in enumerate(TAIL_DELAYS):
             queue = self._queues[stage]
             while queue and now - queue[0][0] >= delay:
-                self._look(stage, *queue.popleft())
+                since, tail = queue.popleft()
+                if self._is_due(stage, since, tail):
+                    due.append(tail)
+        if due:
+            self._repeat(due)
         self._ticker = self._loop.call_later(_TICK, self._tick) if self._tails else None
 
-    def _look(self, stage: int, since: float, tail: Tail) -> None:
+    def _is_due(self, stage: int, since: float, tail: Tail) -> bool:
+        """Return whether a tail is to be repeated, and let it wait for its next delay."""
         process_id = tail.process.process_id
         if self._tails.get(process_id) is not tail or tail.stage != stage:
-            return  # the id is another process's now, or there was a new event
+            return False  # the id is another process's now, or there was a new event
         if tail.since != since:
             if stage == 0:
                 self._queues[0].append((tail.since, tail))
-            return
-        self._repeat(tail)
+            return False
         tail.stage += 1
         if tail.stage < len(TAIL_DELAYS):
             self._queues[tail.stage].append((since, tail))
         else:
             del self._tails[process_id]
+        return True

@@ -272,6 +272,8 @@ def _broadcasts() -> list[Sample]:
     ]
     tail = {"process_id": PROCESS, "instance": INSTANCE, "seq": 9, "state": "closed"}
     samples.append(Sample("process_tail", tail, [], f"p.{PROCESS}.tail".encode()))
+    tails = {"tails": [list(tail.values()), ["p-2", INSTANCE, 3, "running"]]}
+    samples.append(Sample("process_tails", tails, [], b"p.p-*"))
     welcome = "w.0123456789abcdef"
     samples.append(Sample("iopub_welcome", {"subscription": welcome}, [], welcome.encode()))
     samples.append(Sample("server_status", {"epoch": EPOCH, "status": "stopping"}, [], b"s.status"))

@@ -296,8 +296,24 @@ def test_behind_and_tail_carry_no_event() -> None:
     assert (tail.seq, tail.event, tail.state) == (9, None, "closed")
 
 
+def test_tails_together_say_what_each_says_alone() -> None:
+    """One message for several processes."""
+    first, second = values.announcements_from_tails(_sample(SAMPLES, "process_tails"))
+    assert first == values.announcement_from_broadcast(_sample(SAMPLES, "process_tail"))
+    assert (second.process_id, second.seq, second.state) == ("p-2", 3, "running")
+
+
+@pytest.mark.parametrize("entry", [None, [], ["p", 1, 2], ["p", 1, 2, "closed", 4], ["p", 1, "2", "closed"]])
+def test_a_wrong_entry_of_tails_is_refused(entry: object) -> None:
+    """And with it the message."""
+    with pytest.raises(RemoteProtocolError, match=r"process_tails: tails|seq: an int"):
+        values.announcements_from_tails(_sent("process_tails", {"tails": [entry]}))
+    with pytest.raises(RemoteProtocolError, match="is not 'process_tails'"):
+        values.announcements_from_tails(_sample(SAMPLES, "process_tail"))
+
+
 @pytest.mark.parametrize(
-    "msg_type", ["info_reply", "process_gap", "process_", "server_status", "iopub_welcome"]
+    "msg_type", ["info_reply", "process_gap", "process_tails", "process_", "server_status", "iopub_welcome"]
 )
 def test_other_messages_are_no_broadcast_of_a_process(msg_type: str) -> None:
     """What is not in the table of broadcasts of processes is refused."""
@@ -364,6 +380,9 @@ READERS: list[Callable[[Any], object]] = [
             Message({"msg_id": "a", "msg_type": name, "session": "s"}, {}, {}, content, [b"abc"])
         )
         for name in BROADCASTS
+    ),
+    lambda content: values.announcements_from_tails(
+        Message({"msg_id": "a", "msg_type": "process_tails", "session": "s"}, {}, {}, content, [])
     ),
 ]
 

@@ -32,8 +32,40 @@ def test_interest_is_what_zeromq_would_deliver(steps: list[tuple[bool, bytes, in
             seen.remove(topic, connection)
             there.remove((topic, connection))
         for process_id in IDS:
-            assert seen.watches(process_id) == watched_by_hand([t for t, _ in there], process_id)
+            now = [topic for topic, _ in there]
+            assert seen.watches(process_id) == watched_by_hand(now, process_id)
+            if (family := seen.family(process_id)) is not None:
+                together = f"p.{family}*".encode()
+                assert all(together.startswith(t) for t in now if watched_by_hand([t], process_id))
     assert len(seen) == len({topic for topic, _ in there})
+
+
+@pytest.mark.parametrize(
+    ("topics", "process_id", "family"),
+    [
+        ([b"p.a-"], "a-1", "a-"),
+        ([b"p.", b"p.a-"], "a-1", "a-"),
+        ([b"p.a-", b"p.a-1."], "a-1", None),
+        ([b"p.a-", b"p.a-1.stdout"], "a-1", None),
+        ([b"p.a-", b"p.a-1."], "a-2", "a-"),
+        ([b"p.a-"], "a-b-1", "a-b-"),
+        ([b"p.a."], "a", None),
+    ],
+)
+def test_those_who_watch_kin_alike_are_told_together(
+    topics: list[bytes], process_id: str, family: str | None
+) -> None:
+    """Unless one of them watches by more than the part that the ids share."""
+    seen: Interest[int] = Interest()
+    for topic in topics:
+        seen.add(topic, 3)
+    assert seen.family(process_id) == family
+
+
+def test_who_watches_one_process_is_not_told_of_others() -> None:
+    """Not even where its id is the beginning of theirs."""
+    assert not watched_by_hand([b"p.a-."], "a-1")
+    assert not b"p.a-*".startswith(b"p.a-.")
 
 
 def test_no_more_is_remembered_than_is_of_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,12 +23,20 @@ class Bench:
         self.interest: Interest[int] = Interest()
         self.codec = Codec(b"k", "server")
         self.publisher = Publisher(self.codec, self._keep, self.interest, lambda: self.now)
-        spec = spec_of(ExecParams(argv=(b"x",)), "p1", 7, b"/", 1 << 20, "s", "d", 0.0)
-        self.process = ManagedProcess(spec, OutputLog(folder / "log", 7, 1 << 20), self, lambda: self.now)
+        self._folder = folder
+        self._kin: list[ManagedProcess] = []
+        self.process = self.kin("p1")
 
     def _keep(self, frames: list[Any]) -> None:
         prefix, rest = split(frames)
         self.sent.append((bytes(prefix[0]), self.codec.decode(rest)))
+
+    def kin(self, process_id: str) -> ManagedProcess:
+        """Return one more process."""
+        spec = spec_of(ExecParams(argv=(b"x",)), process_id, 7, b"/", 1 << 20, "s", "d", 0.0)
+        log = OutputLog(self._folder / f"log-{process_id}", 7, 1 << 20)
+        self._kin.append(ManagedProcess(spec, log, self, lambda: self.now))
+        return self._kin[-1]
 
     def write(self, size: int) -> None:
         """Let the process write so much, as one event."""
@@ -61,8 +69,9 @@ class Bench:
     def close(self) -> None:
         """Leave nothing."""
         self.publisher.close()
-        self.process.release()
-        self.process.log.close()
+        for process in self._kin:
+            process.release()
+            process.log.close()
 
 
 def test_a_slow_process_is_broadcast_whole() -> None:
@@ -140,6 +149,23 @@ async def test_tails_repeat_where_the_log_ends(short_tmp: Path) -> None:
     tails = [m.content for _, m in bench.sent]
     assert tails == [{"process_id": "p1", "instance": 7, "seq": 1, "state": "starting"}] * 3
     assert bench.publisher._tails._ticker is None
+    bench.close()
+
+
+async def test_tails_that_are_due_at_once_go_together(short_tmp: Path) -> None:
+    """To those who watch all of these processes; whoever watches one of them alone is told of that one."""
+    bench = Bench(short_tmp)
+    kin = [bench.kin(f"p-{number}") for number in range(3)]
+    bench.interest.add(b"p.p-", 3)
+    bench.interest.add(b"p.p-2.", 4)
+    for process in (*kin, bench.process):
+        bench.publisher._tails.expect(process, bench.now)
+    bench.now += 0.25
+    bench.publisher._tails._tick()
+    alone, together = sorted(bench.sent, key=lambda sent: sent[1].msg_type)
+    assert (alone[0], alone[1].content["process_id"]) == (b"p.p-2.tail", "p-2")
+    assert (together[0], together[1].msg_type) == (b"p.p-*", "process_tails")
+    assert together[1].content["tails"] == [["p-0", 7, 0, "starting"], ["p-1", 7, 0, "starting"]]
     bench.close()
 
 

@@ -15,10 +15,11 @@ class Rig:
         self.frames: list[list[Any]] = []
         self.tails = Tails(self._repeat, lambda: self.now + 1e-6)  # so that no delay is missed by rounding
 
-    def _repeat(self, tail: Tail) -> None:
-        tail.frames += [b"topic"]
-        self.frames.append(tail.frames)
-        self.told.append((cast(Any, tail.process).process_id, round(self.now, 3)))
+    def _repeat(self, tails: list[Tail]) -> None:
+        for tail in tails:
+            tail.frames += [b"topic"]
+            self.frames.append(tail.frames)
+            self.told.append((cast(Any, tail.process).process_id, round(self.now, 3)))
 
     def process(self, name: str) -> ManagedProcess:
         """Return a process of that name."""
