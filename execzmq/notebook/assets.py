@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -16,15 +15,6 @@ HUB = "hub.js"
 def assets() -> dict[str, bytes]:
     """Return the files of `static/` by their names, those of folders as `folder/file`."""
     return dict(_files(resources.files("execzmq.notebook") / "static", ""))
-
-
-@cache
-def version() -> str:
-    """Return a digest of all files: pages keep what they were given under it."""
-    digest = hashlib.sha256()
-    for name, data in sorted(assets().items()):
-        digest.update(b"%s\0%d\0%s" % (name.encode(), len(data), data))
-    return digest.hexdigest()[:16]
 
 
 def _files(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:

@@ -84,7 +84,8 @@ class Hub:
         """Take a message from a page."""
         match content:
             case {"type": "hello"}:
-                self._send({"type": "welcome", "token": self.token, "assets": assets.version()}, [])
+                is_aside = threading.current_thread() is not threading.main_thread()
+                self._send({"type": "welcome", "is_aside": is_aside}, [])
             case {"type": "asset", "name": str(name)}:
                 data = assets.assets().get(name)
                 self._send({"type": "asset", "name": name}, [] if data is None else [data])

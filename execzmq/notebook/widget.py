@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import anywidget
+import ipywidgets  # type: ignore[import-untyped]
 import traitlets
+from IPython.core.getipython import get_ipython
 
 from execzmq.notebook import assets
 
@@ -31,6 +33,19 @@ class PageWidget(anywidget.AnyWidget):
         self._sending = threading.Lock()
         super().__init__(token=token, record=record)
         self.on_msg(lambda _widget, content, buffers: receive(content, buffers))
+
+    def open(self) -> None:
+        """Open the comm; at construction."""
+        comm: Any = self.comm  # type: ignore[has-type]
+        if comm is None and hasattr(get_ipython(), "kernel"):
+            from execzmq.notebook.comms import PageComm
+
+            self.comm = PageComm(
+                target_name="jupyter.widget",
+                data={"state": self.get_state(), "buffer_paths": []},
+                metadata={"version": ipywidgets.__protocol_version__},
+            )
+        super().open()
 
     def tell(self, content: dict[str, Any], buffers: list[bytes]) -> None:
         """Send a message to the pages; usable from any thread."""

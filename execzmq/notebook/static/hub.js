@@ -7,6 +7,8 @@
  */
 
 const LINGER = 5 * 60 * 1000; // ms for which what was taken out of the page may come back
+const HELLO_EVERY = 250; // ms, at first
+const ENOUGH_GREETINGS = 4;
 const NAME = Symbol.for("execzmq.page.1");
 
 /** What the hubs of all kernels share in one page. */
@@ -88,6 +90,7 @@ class Page {
 /** One kernel, by the model of its widget. */
 class Hub {
   isLive = false;
+  greetings = 0;
   files = new Map();
   waiting = new Map();
 
@@ -100,7 +103,18 @@ class Hub {
     model.on("msg:custom", this.hear);
     model.on("comm_live_update", this.die); // the kernel is gone, or restarts
     page.hubs.set(this.token, this);
+    this.greet(HELLO_EVERY);
+  }
+
+  /**
+   * Say hello until it is answered aside from the kernel's cells: a page's first messages wait for the cell that
+   * runs, until the front end has made another way for them. Where none makes one, be content after a while.
+   */
+  greet(pause) {
+    if (this.isLive || this.isClosed) return;
+    this.greetings += 1;
     this.send({ type: "hello" });
+    setTimeout(() => this.greet(Math.min(2 * pause, LINGER)), pause);
   }
 
   send(content, buffers = []) {
@@ -109,7 +123,7 @@ class Hub {
 
   receive(content, buffers) {
     switch (content.type) {
-      case "welcome": return this.begin();
+      case "welcome": return this.begin(content.is_aside);
       case "asset": return this.take(content.name, buffers[0]);
     }
     for (const mount of this.page.mounts) {
@@ -117,7 +131,8 @@ class Hub {
     }
   }
 
-  begin() {
+  begin(isAside) {
+    if (!isAside && this.greetings < ENOUGH_GREETINGS) return;
     if (this.isLive || this.page.hubs.get(this.token) !== this) return;
     this.isLive = true;
     this.load("view.js").catch(() => {}); // so that it is there when the kernel is busy
@@ -145,6 +160,7 @@ class Hub {
 
   close() {
     this.isLive = false;
+    this.isClosed = true;
     this.model.off("msg:custom", this.hear);
     this.model.off("comm_live_update", this.die);
     if (this.page.hubs.get(this.token) === this) this.page.hubs.delete(this.token);
