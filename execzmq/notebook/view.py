@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from execzmq.client.sync import Process
-from execzmq.errors import ExecZMQError, ProcessNotRunning, StdinClosed, WaitTimeout
+from execzmq.errors import ExecZMQError, PermissionRefused, ProcessNotRunning, StdinClosed, WaitTimeout
 from execzmq.notebook import view_requests as requests
 from execzmq.notebook.follower import Follower
 from execzmq.notebook.record import Record
@@ -93,6 +93,7 @@ class ViewEnd:
             self._is_open = True
             self._begin(self._watch())
             self._begin(self._type())
+            self._begin(self._try(self._find_stdin()))
 
     def _detach(self) -> None:
         if self._following is not None:
@@ -131,17 +132,28 @@ class ViewEnd:
         while True:
             typed = await self._inputs.get()
             self._waiting -= len(typed.data) + _REQUEST_COST
-            process = self._process.aio
             if typed.is_end:
-                await self._try(process.close_stdin(), "closed its stdin")
+                await self._try(self._close_stdin())
             else:
-                await self._try(process.write(typed.data))
+                await self._try(self._process.aio.write(typed.data))
+
+    async def _find_stdin(self) -> None:
+        with suppress(StdinClosed, PermissionRefused):  # there is none for this client
+            await self._process.aio.write(b"")
+            self._tell({"type": "stdin", "is_open": True}, [])
+
+    async def _close_stdin(self) -> None:
+        await self._process.aio.close_stdin()
+        self._say("closed its stdin")
+        if not (await self._process.aio.info()).tty:
+            self._tell({"type": "stdin", "is_open": False}, [])
 
     async def _try(self, doing: Coroutine[Any, Any, Any], words: str = "") -> None:
         try:
             await doing
         except StdinClosed as error:
-            self._tell({"type": "no_stdin", "text": error.message}, [])
+            self._tell({"type": "stdin", "is_open": False}, [])
+            self._say(error.message)
         except ProcessNotRunning:
             self._say("it has ended")
         except ExecZMQError as error:

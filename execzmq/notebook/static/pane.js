@@ -183,7 +183,6 @@ function spans({ letters, styles, marks }) {
     made.push(span);
     begin = end;
   }
-  made.push(document.createTextNode("\n"));
   return made;
 }
 

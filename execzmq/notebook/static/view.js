@@ -48,7 +48,7 @@ class View {
     switch (content.type) {
       case "status": return this.note(content);
       case "said": return this.say(content.text);
-      case "no_stdin": return this.endStdin(content.text);
+      case "stdin": this.line.hidden = !content.is_open; return;
       case "gone": return this.end(content.text);
       case "output": return this.write(content, buffers[0]);
     }
@@ -70,11 +70,6 @@ class View {
 
   say(text) {
     this.said.textContent = text;
-  }
-
-  endStdin(text) {
-    this.input.disabled = this.send.disabled = this.eof.disabled = true;
-    this.say(text);
   }
 
   end(text) {
@@ -115,8 +110,7 @@ class View {
     else this.ask("attached", { seq: this.info.seq() });
   }
 
-  type(event) {
-    event.preventDefault();
+  type() {
     this.ask("typed", {}, [new TextEncoder().encode(`${this.input.value}\n`).buffer]);
     this.input.value = "";
   }
@@ -144,15 +138,19 @@ class View {
   }
 
   buildLine() {
-    this.line = element("form", "execzmq-stdin-line");
+    this.line = element("div", "execzmq-stdin-line");
+    this.line.hidden = true; // until it is known that there is a stdin
     this.input = element("input", "execzmq-stdin", {
       type: "text", "aria-label": "Line for stdin", placeholder: "a line for stdin", autocomplete: "off", spellcheck: "false",
     });
-    this.send = element("button", "", { type: "submit" });
-    this.send.textContent = "Send";
+    this.send = button("Send", "send the line", () => this.type());
     this.eof = button("Close stdin", "end its input, as Ctrl+D does", () => this.ask("ended_stdin"));
     this.line.append(this.input, this.send, this.eof);
-    this.line.addEventListener("submit", (event) => this.type(event));
+    this.input.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.isComposing) return;
+      event.preventDefault();
+      this.type();
+    });
     return this.line;
   }
 
