@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from execzmq.notebook import ansi
+from execzmq.notebook.script import written
 from execzmq.types.results import ExitResult
 
 Kind: TypeAlias = Literal["view", "terminal"]
@@ -74,8 +75,8 @@ class Record:
 
     @property
     def command(self) -> str:
-        """The command as one would type it, on one line, shortened."""
-        line = _on_one_line(shlex.join(word.decode("utf-8", "backslashreplace") for word in self.argv))
+        """The command as its user wrote it, on one line, shortened."""
+        line = _on_one_line(written([word.decode("utf-8", "backslashreplace") for word in self.argv]))
         return line if len(line) <= MOST_WORDS else f"{line[: MOST_WORDS - 1]}…"
 
     @property
