@@ -1,6 +1,7 @@
 """The record of a process: reads well by itself, and is text whatever the process is called or writes."""
 
 import html.parser
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,10 +31,10 @@ class Elements(html.parser.HTMLParser):
         self.classes = self.classes or dict(attrs).get("class") or ""
 
 
-def record(**fields: object) -> Record:
+def record(**fields: Any) -> Record:
     return Record(
         **{"process_id": "p-1", "instance": 2**63, "kind": "view", "argv": (b"make", b"-j 4"), **fields}
-    )  # type: ignore[arg-type]
+    )
 
 
 def test_running() -> None:

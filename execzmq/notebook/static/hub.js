@@ -296,7 +296,7 @@ function initialize({ model }) {
 
 /** Show one record where a front end gives a place for it, in a shadow root too. */
 function render({ model, el }) {
-  el.innerHTML = model.get("record");
+  el.append(...new DOMParser().parseFromString(model.get("record"), "text/html").body.childNodes);
   globalThis[NAME].watch(el);
   return () => el.replaceChildren();
 }
