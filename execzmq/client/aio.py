@@ -36,6 +36,7 @@ from execzmq.types.results import (
     ProcessInfo,
     ProfileInfo,
     ReadResponse,
+    Screen,
     ServerInfo,
     TerminateReport,
 )
@@ -154,6 +155,17 @@ class AsyncProcess:
             NotATerminal, ProcessNotRunning, InvalidRequest. Conflict: another has the keyboard.
         """
         await self._process.resize(rows, cols)
+
+    async def screen(self) -> Screen:
+        """Return what the terminal shows now, and the seq after which its output goes on.
+
+        Its `data`, written to an empty terminal, shows the same. Of what has ended it is the last
+        screen. Cancelling leaves nothing behind.
+
+        Raises:
+            NotATerminal. ServerError: the log cannot be read.
+        """
+        return await self._process.screen()
 
     async def signal(self, signal: str | int) -> None:
         """Send a signal (`"INT"`, `"SIGINT"` or a number) to the command's process group.

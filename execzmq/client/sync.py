@@ -29,6 +29,7 @@ from execzmq.types.results import (
     ProcessInfo,
     ProfileInfo,
     ReadResponse,
+    Screen,
     ServerInfo,
     TerminateReport,
 )
@@ -96,6 +97,10 @@ class Process:
     def resize(self, rows: int, cols: int) -> None:
         """Set the terminal's size in character cells."""
         self._call(self._process.resize(rows, cols))
+
+    def screen(self) -> Screen:
+        """Return what the terminal shows now, and the seq after which its output goes on."""
+        return self._call(self._process.screen())
 
     def signal(self, signal: str | int) -> None:
         """Send a signal (`"INT"`, `"SIGINT"` or a number) to the command's process group."""

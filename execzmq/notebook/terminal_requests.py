@@ -13,8 +13,8 @@ from execzmq.types.params import TtySize
 
 MOST_TYPED = 256 * 1024
 """Bytes of one message of keys; a page sends what is pasted in pieces."""
-MOST_ROWS, MOST_COLS = 500, 1000
-"""The largest terminal that a page may ask for: an emulator somewhere holds every cell of it."""
+MOST_ROWS, MOST_COLS = 256, 640
+"""The largest terminal that a page may ask for: that of which somebody who joins late sees all."""
 _LEAST_ROWS, _LEAST_COLS = 2, 10
 
 

@@ -130,7 +130,7 @@ class RecordView:
 
     def _screen(self) -> str:
         with suppress(ExecZMQError):
-            screen = self._process.screen()  # type: ignore[attr-defined]  # to come
+            screen = self._process.screen()
             return picture(screen.data, screen.rows, screen.cols)
         return ""
 

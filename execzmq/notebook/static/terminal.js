@@ -5,8 +5,11 @@
  * Only the kernel decides who may type and which size the terminal has; the page asks.
  */
 
-const ACK_EVERY = 64 * 1024; // bytes
+const ACK_EVERY = 128 * 1024; // bytes: each makes the front end show the kernel as busy, and idle again
 const ACK_WITHIN = 50; // ms
+const MOST_AT_ONCE = 256 * 1024; // bytes that are rendered in one go
+const FLOOD = 32 * 1024; // bytes in one go after which there is a pause, since each frame costs the page much
+const FLOOD_PAUSE = 50; // ms
 const FIT_AFTER = 120; // ms without a change of the room
 const PIECE = 64 * 1024; // bytes of keys in one message
 const MOST_PASTED = 1024 * 1024; // bytes
@@ -48,6 +51,8 @@ class TerminalView {
     this.rendered = 0; // bytes since the last picture
     this.acknowledged = 0;
     this.isClosed = false;
+    this.steps = []; // what is to be written, as bytes, and done, as functions, in order
+    this.isWriting = false;
     this.gestureAt = -Infinity;
     this.timers = new Map();
     this.cleanups = [];
@@ -96,46 +101,77 @@ class TerminalView {
     if (this.isClosed) return;
     switch (content.type) {
       case "picture": return this.begin(content, bytesOf(buffers[0]));
-      case "output": return this.write(bytesOf(buffers[0]), content.picture);
-      case "size": return this.inOrder(() => this.resize(content));
+      case "output": return this.take(bytesOf(buffers[0]));
+      case "size": return this.take(() => this.resize(content));
       case "state": return this.noteState(content);
       case "lost": return this.note(`${amount(content.bytes)} of the output are no longer kept`);
       case "refused": return this.note(content.text);
-      case "ended": return this.inOrder(() => this.end("ended", content.text));
+      case "ended": return this.take(() => this.end("ended", content.text));
       case "gone": return this.end("gone", content.text);
     }
   }
 
   /** Forget all, and begin with a picture of the screen. */
   begin(content, data) {
-    this.inOrder(() => {
+    this.steps = [];
+    this.take(() => {
       this.term.reset();
       this.resize(content);
       this.picture = content.picture;
       this.rendered = this.acknowledged = 0;
     });
-    this.write(data, content.picture);
+    this.take(data);
+  }
+
+  /** Take the next step, bytes or a function. */
+  take(step) {
+    this.steps.push(step);
+    this.go();
+  }
+
+  /** Do the next steps, unless one is under way or there is a pause. */
+  go() {
+    while (!this.isClosed && !this.isWriting && !this.timers.has("pause") && this.steps.length) {
+      if (typeof this.steps[0] === "function") this.steps.shift()();
+      else this.write(this.nextBytes());
+    }
   }
 
   /** Write bytes; when they are rendered, count them and tell the kernel. */
-  write(data, picture) {
+  write(data) {
+    this.isWriting = true;
     this.term.write(data, () => {
-      if (picture !== this.picture) return;
+      this.isWriting = false;
       this.rendered += data.byteLength;
       if (this.rendered - this.acknowledged >= ACK_EVERY) this.acknowledge();
       else this.later("acknowledge", ACK_WITHIN, () => this.acknowledge(), true);
+      if (data.byteLength >= FLOOD) this.later("pause", FLOOD_PAUSE, () => this.go());
+      else this.go();
     });
+  }
+
+  /** Take the bytes that come next, as many as are rendered in one go. */
+  nextBytes() {
+    const pieces = [this.steps.shift()];
+    let size = pieces[0].byteLength;
+    while (this.steps.length && typeof this.steps[0] !== "function" && size < MOST_AT_ONCE) {
+      pieces.push(this.steps.shift());
+      size += pieces.at(-1).byteLength;
+    }
+    if (pieces.length === 1) return pieces[0];
+    const all = new Uint8Array(size);
+    let end = 0;
+    for (const piece of pieces) {
+      all.set(piece, end);
+      end += piece.byteLength;
+    }
+    return all;
   }
 
   acknowledge() {
     if (this.isClosed || this.rendered === this.acknowledged) return;
     this.acknowledged = this.rendered;
     this.channel.send({ type: "rendered", picture: this.picture, total: this.rendered }, []);
-  }
-
-  /** Do something after all that was written before, and before what comes later. */
-  inOrder(action) {
-    this.term.write("", () => { if (!this.isClosed) action(); });
   }
 
   resize({ rows, cols }) {
@@ -157,6 +193,7 @@ class TerminalView {
   }
 
   end(hold, text) {
+    this.acknowledge();
     this.hold = hold;
     this.behind = 0;
     this.detail = text;
@@ -261,10 +298,10 @@ class TerminalView {
     const bar = element("div", "execzmq-terminal-bar");
     this.status = element("span", "execzmq-terminal-status", { role: "status" });
     this.title = element("span", "execzmq-terminal-title");
-    this.take = this.button("Take keyboard", () => this.ask("took"));
-    this.hand = this.button("Hand over keyboard", () => this.ask("handed_over"));
-    this.skip = this.button("Skip to the present", () => this.ask("skipped"));
-    this.buttons = [this.take, this.hand, this.skip];
+    this.takeButton = this.button("Take keyboard", () => this.ask("took"));
+    this.handButton = this.button("Hand over keyboard", () => this.ask("handed_over"));
+    this.skipButton = this.button("Skip to the present", () => this.ask("skipped"));
+    this.buttons = [this.takeButton, this.handButton, this.skipButton];
     const hint = element("span", "execzmq-terminal-hint");
     hint.textContent = "Ctrl+Shift+Enter leaves the terminal";
     bar.append(this.status, ...this.buttons, this.title, hint);
@@ -293,10 +330,10 @@ class TerminalView {
   show(detail = this.detail) {
     this.root.dataset.keyboard = this.hold;
     this.status.textContent = detail ? `${WORDS[this.hold]}: ${detail}` : WORDS[this.hold];
-    this.take.hidden = this.hold !== "elsewhere" && this.hold !== "free";
-    this.hand.hidden = this.hold !== "yours";
-    this.skip.hidden = !this.behind;
-    this.skip.title = this.behind ? `${amount(this.behind)} are still to come` : "";
+    this.takeButton.hidden = this.hold !== "elsewhere" && this.hold !== "free";
+    this.handButton.hidden = this.hold !== "yours";
+    this.skipButton.hidden = !this.behind;
+    this.skipButton.title = this.behind ? `${amount(this.behind)} are still to come` : "";
     if (!this.term) return;
     this.term.options.disableStdin = !this.mayType();
     this.term.options.cursorBlink = this.hold === "yours";
