@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         ProcessUsage,
         ProfileInfo,
         ReadResponse,
+        Screen,
         ServerInfo,
         TerminateReport,
     )
@@ -124,6 +125,7 @@ __all__ = [
     "RequestTimeout",
     "SandboxIntent",
     "SandboxUnavailable",
+    "Screen",
     "ServerError",
     "ServerInfo",
     "ServerLost",
@@ -165,6 +167,7 @@ _ELSEWHERE = {
         "ProcessUsage",
         "ProfileInfo",
         "ReadResponse",
+        "Screen",
         "ServerInfo",
         "TerminateReport",
     ),

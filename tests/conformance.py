@@ -25,7 +25,7 @@ from execzmq.errors import (
     WorkingDirectoryMissing,
 )
 from execzmq.types.backend import ExecBackend, ExecProcess
-from execzmq.types.events import Event, Failed, Output, Started
+from execzmq.types.events import Event, Failed, Notice, Output, Started, last_seq_of
 from execzmq.types.params import EnvPolicy, Limits, SandboxIntent, TtySize
 from execzmq.types.results import ProcessInfo
 from tests.commands import (
@@ -679,6 +679,47 @@ async def resize(backend: ExecBackend) -> None:
     plain = await backend.start(words("sleep", "60"))
     with pytest.raises(NotATerminal):
         await plain.resize(24, 80)
+
+
+@check
+async def screen(backend: ExecBackend) -> None:
+    """What a terminal shows is told with its seq and its size, while it runs and afterwards."""
+    line = r"printf 'old\033[2J\033[H\033[1mnew\033[0m'; read x; printf 'more'"
+    process = await backend.start(shell(line, tty=True, tty_size=TtySize(5, 20), tty_echo=False))
+    await until_output(process, b"new")
+    assert (await process.info()).tty_size == TtySize(5, 20)
+    shown = await process.screen()
+    assert (shown.instance, shown.rows, shown.cols) == (process.instance, 5, 20)
+    assert (b"new" in shown.data, b"old" in shown.data, shown.is_cut) == (True, False, False)
+    assert shown.seq == (await process.info()).last_seq
+    await process.resize(6, 30)
+    await process.write(b"\n")
+    events = await all_events(process)
+    last = await process.screen()
+    assert (last.seq, last.rows, last.cols) == (last_seq_of(events[-1]), 6, 30)
+    assert b"new" in last.data
+    assert b"more" in last.data
+    assert await process.screen() == last
+    plain = await backend.start(words("sleep", "60"))
+    with pytest.raises(NotATerminal):
+        await plain.screen()
+
+
+@check
+async def resizes_are_told(backend: ExecBackend) -> None:
+    """A new size of a terminal is an event between the output before and after; the same again is none."""
+    process = await backend.start(shell("echo before; read x; echo after", tty=True, tty_size=TtySize(5, 20)))
+    await until_output(process, b"before")
+    for cols in (30, 30, 31):
+        await process.resize(6, cols)
+    await process.write(b"\n")
+    events = await all_events(process)
+    told = [event.data for event in events if isinstance(event, Notice)]
+    assert told == [{"rows": 6, "cols": 30}, {"rows": 6, "cols": 31}]
+    assert {event.kind for event in events if isinstance(event, Notice)} == {"resized"}
+    kinds = [type(event) for event in events]
+    assert kinds.index(Notice) > kinds.index(Output)
+    assert_seqs_whole(events)
 
 
 @check

@@ -14,6 +14,7 @@ from execzmq.types.results import (
     ProcessInfo,
     ProfileInfo,
     ReadResponse,
+    Screen,
     ServerInfo,
     TerminateReport,
 )
@@ -42,6 +43,7 @@ class FakeProcess:
         self.calls: list[tuple[Any, ...]] = []
         self.steps = list(steps)
         self.open_iterators = 0
+        self.shown = Screen(instance=1, seq=0, rows=24, cols=80, data=b"")
         self.information = ProcessInfo(
             process_id=process_id,
             name=None,
@@ -91,6 +93,10 @@ class FakeProcess:
 
     async def resize(self, rows: int, cols: int) -> None:
         self.calls.append(("resize", rows, cols))
+
+    async def screen(self) -> Screen:
+        self.calls.append(("screen",))
+        return self.shown
 
     async def terminate(self, grace: float = 5.0) -> TerminateReport:
         self.calls.append(("terminate", grace))

@@ -24,7 +24,7 @@ from execzmq.backends.prepared import Prepared, check_confinable
 from execzmq.backends.records import start_record
 from execzmq.backends.trying import hidden_from_sandboxes, probe_of
 from execzmq.backends.wrapper_status import WrapperStatus
-from execzmq.errors import SpawnFailed
+from execzmq.errors import InvalidRequest, SpawnFailed
 from execzmq.keeper import landlock
 from execzmq.keeper.client import KeeperClient, SpawnedProcess
 from execzmq.keeper.messages import PROXY
@@ -86,6 +86,8 @@ class Confiner:
             return await self._prepared(permissions)
         except OSError as error:
             raise spawn_error(error) from None
+        except InvalidRequest as error:
+            raise self._backend.offer.explained(error, permissions.profile) from None
 
     async def _prepared(self, permissions: Permissions) -> Prepared:
         wrapper = await self.probe.require()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import signal
-import struct
 import termios
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +16,7 @@ from execzmq.process.managed import ManagedProcess
 from execzmq.process.reading import page_of
 from execzmq.settings import LONG_POLL, PAGE
 from execzmq.types.events import Event
-from execzmq.types.results import Cause, ExitResult, ProcessInfo, ReadResponse, TerminateReport
+from execzmq.types.results import Cause, ExitResult, ProcessInfo, ReadResponse, Screen, TerminateReport
 
 if TYPE_CHECKING:
     from execzmq.backends.local import LocalBackend
@@ -147,7 +145,18 @@ class LocalProcess:
             raise ProcessNotRunning(
                 f"the terminal of {self.process_id} is closed", process_id=self.process_id
             )
-        fcntl.ioctl(process.streams.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+        if termios.tcgetwinsize(process.streams.terminal) != (rows, cols):
+            termios.tcsetwinsize(process.streams.terminal, (rows, cols))
+            process.notice(payloads.RESIZED, {"rows": rows, "cols": cols})
+
+    async def screen(self) -> Screen:
+        """Return what the terminal shows; see ExecProcess."""
+        process = self.require()
+        guards.require_terminal(process)
+        await self._backend.wait_started(process)
+        screen = await self._backend.screens.now(process)
+        self.require()
+        return screen
 
     async def terminate(self, grace: float = 5.0) -> TerminateReport:
         """End the whole tree; see ExecProcess."""

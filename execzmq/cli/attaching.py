@@ -11,7 +11,7 @@ from execzmq.cli import say
 from execzmq.cli.options import detach_keys_option, on_option, process_argument
 from execzmq.cli.session import connected, find, go
 from execzmq.types.backend import ExecProcess
-from execzmq.types.results import ExitResult, ProcessInfo
+from execzmq.types.results import ExitResult
 
 
 @click.command("attach", short_help="Watch a process, and type to it.")
@@ -46,7 +46,7 @@ async def _attach(
                 process = await find(backend, text)
                 info = await process.info()
                 if info.tty and is_terminal():
-                    result = await _join(process, info, watch, take_over, detach_keys)
+                    result = await _join(process, watch, take_over, detach_keys)
                 else:
                     result = await _follow(process, interactive=interactive and not watch)
         except asyncio.CancelledError as error:
@@ -58,13 +58,11 @@ async def _attach(
     return say.end(process.process_id, result)
 
 
-async def _join(
-    process: ExecProcess, info: ProcessInfo, watch: bool, take_over: bool, detach_keys: bytes
-) -> ExitResult | None:
+async def _join(process: ExecProcess, watch: bool, take_over: bool, detach_keys: bytes) -> ExitResult | None:
     from execzmq.cli.joined import JoinedTerminal
 
     joined = JoinedTerminal(process, watch=watch, detach_keys=detach_keys)
-    return await joined.run(info, take_over=take_over)
+    return await joined.run(has_past=True, take_over=take_over)
 
 
 async def _follow(process: ExecProcess, *, interactive: bool) -> ExitResult:

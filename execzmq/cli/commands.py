@@ -18,7 +18,7 @@ MODULE_OF = {
     "run": "running",
     "start": "running",
     "ps": "listing",
-    "logs": "listing",
+    "logs": "logs",
     "attach": "attaching",
     "wait": "control",
     "write": "control",

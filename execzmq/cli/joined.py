@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from execzmq.cli import replay, say
+from execzmq.cli import say
 from execzmq.cli.foreground import DRAIN, copy, to_the_end
 from execzmq.cli.input import Input, is_terminal
 from execzmq.cli.keyboard import DetachKeys, Keyboard
@@ -14,7 +14,7 @@ from execzmq.cli.output import Output
 from execzmq.cli.terminal import Terminal, size_of
 from execzmq.types import events
 from execzmq.types.backend import ExecProcess
-from execzmq.types.results import ExitResult, ProcessInfo
+from execzmq.types.results import ExitResult
 
 
 class JoinedTerminal:
@@ -36,11 +36,11 @@ class JoinedTerminal:
         self._changed = asyncio.Event()
         self.has_left = False
 
-    async def run(self, past: ProcessInfo | None = None, *, take_over: bool = False) -> ExitResult | None:
+    async def run(self, *, has_past: bool = False, take_over: bool = False) -> ExitResult | None:
         """Stay until the process ends, and return how, or until the user or the terminal leaves: `None`.
 
         Args:
-            past: the process as it is now, where its past is to be shown first; `None` = there is none.
+            has_past: show first what its terminal shows already.
             take_over: take the keyboard from whoever holds it.
 
         Raises:
@@ -49,11 +49,11 @@ class JoinedTerminal:
         output = Output()
         with contextlib.closing(output), Terminal(0, self._changed.set) as terminal:
             seq, is_cut = 0, False
-            if past is not None:
-                picture, seq = await replay.picture_of(self._process, past)
-                is_cut = picture.is_cut
-                terminal.modes.feed(picture.data)
-                await output.write("stdout", picture.data)
+            if has_past:
+                screen = await self._process.screen()
+                seq, is_cut = screen.seq, screen.is_cut
+                terminal.modes.feed(screen.data)
+                await output.write("stdout", _empty_screen() + screen.data)
                 await output.finish()
             try:
                 if await self._keyboard.claim(take_over=take_over) and is_cut:
@@ -88,6 +88,11 @@ class JoinedTerminal:
             return event.data
 
         return await copy(self._process, output, after_seq=seq, drain=DRAIN, on_output=shown)
+
+
+def _empty_screen() -> bytes:
+    """Return what makes room on our screen, whose text moves up to what can be scrolled back to."""
+    return b"\n" * size_of(1).rows + b"\x1b[H" if is_terminal(1) else b""
 
 
 async def _first_of(

@@ -1,4 +1,4 @@
-"""Own `ps` and `logs`: what there is, and what it has said."""
+"""Own `ps`: what there is, and how it stands with it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import contextlib
 import json
 import os
 import time
-from typing import TYPE_CHECKING
 
 import click
 
 from execzmq.cli import say
-from execzmq.cli.options import json_option, on_option, process_argument
-from execzmq.cli.session import connected, find, go
+from execzmq.cli.options import json_option, on_option
+from execzmq.cli.session import connected, go
 from execzmq.cli.text import age, clock, command_line, plain, size, table
-from execzmq.types.backend import ExecProcess
 from execzmq.types.results import ProcessInfo
-
-if TYPE_CHECKING:
-    from execzmq.cli.tail import Beginning
 
 _HEADS = ("ID", "NAME", "STATE", "PID", "AGE", "OUTPUT", "COMMAND")
 _USAGE_HEADS = ("CPU", "MEM", "PROCS")
@@ -96,76 +91,3 @@ def _state(info: ProcessInfo) -> str:
     if info.result.cause in ("exited", "signaled"):
         return f"{info.state} ({say.status_of_result(info.result)})"
     return f"{info.state} ({info.result.cause})"
-
-
-def _lines(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
-    """Read a number of lines; `all` is None."""
-    if value == "all":
-        return None
-    if not (value.isascii() and value.isdecimal()):
-        raise click.BadParameter(f"{value!r} is neither a number of lines nor 'all'", ctx, param)
-    return int(value)
-
-
-@click.command("logs", short_help="Print what a process has said.")
-@on_option
-@click.option("-f", "--follow", is_flag=True, help="Go on until its streams have ended.")
-@click.option(
-    "-n",
-    "--tail",
-    metavar="N",
-    default="all",
-    show_default=True,
-    callback=_lines,
-    help="Begin with the last N lines.",
-)
-@click.option("--since-seq", type=click.IntRange(min=0), metavar="N", default=0, help="Begin after event N.")
-@click.option("--stream", type=click.Choice(["stdout", "stderr"]), help="Print one stream only.")
-@process_argument
-def logs_command(
-    on: str | None, follow: bool, tail: int | None, since_seq: int, stream: str | None, process: str
-) -> int:
-    """Print what a process has said, its stdout to stdout and its stderr to stderr."""
-    return go(_logs(on, process, follow, tail, since_seq, stream))
-
-
-async def _logs(
-    on: str | None, text: str, follow: bool, tail: int | None, since_seq: int, stream: str | None
-) -> int:
-    from execzmq.cli.tail import Beginning, last_lines
-
-    async with connected(on) as backend:
-        process = await find(backend, text)
-        last_seq = (await process.info()).last_seq
-        if tail is None:
-            begin = Beginning(since_seq)
-        else:
-            begin = await last_lines(process, tail, last_seq=last_seq, after_seq=since_seq, stream=stream)
-        await _print_log(process, begin, None if follow else last_seq, stream)
-    return 0
-
-
-async def _print_log(
-    process: ExecProcess, begin: Beginning, last_seq: int | None, stream: str | None
-) -> None:
-    """Print what follows `begin`, up to the event `last_seq`; `None` = to the end of the streams."""
-    from execzmq.cli.foreground import following
-    from execzmq.cli.output import Output
-    from execzmq.types import events
-
-    if last_seq is not None and begin.after_seq >= last_seq:
-        return
-    with contextlib.closing(Output()) as output:
-        async with following(process, begin.after_seq) as found:
-            async for event in found:
-                if isinstance(event, events.Output) and stream in (None, event.stream):
-                    await output.write(event.stream, begin.cut(event))
-                elif isinstance(event, events.Gap):
-                    await output.finish()
-                    say.gap(event)
-                elif isinstance(event, events.Notice):
-                    await output.finish()
-                    say.notice(process.process_id, event)
-                if last_seq is not None and events.last_seq_of(event) >= last_seq:
-                    break
-        await output.finish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar, get_args
@@ -12,12 +13,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from execzmq.types.params import Limits, NetworkMode
-from execzmq.types.sizes import parse_count, parse_size
+from execzmq.types.sizes import parse_count, parse_duration, parse_size
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 LIMIT_NAMES = tuple(one.name for one in fields(Limits))
 _SIZES = ("memory", "file_size")
+_NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})?")
 
 COMPLETION_SECONDS = 2.0
 """Seconds that a shell waits for names to complete."""
@@ -158,8 +160,30 @@ def _limits(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
         try:
             found[name] = parse_size(text) if name in _SIZES else parse_count(text)
         except ValueError as error:
-            raise click.BadParameter(f"{name}: {error}", ctx, param) from None
+            words = _as_seconds(text) if name == "cpu" else ""
+            raise click.BadParameter(f"{name}: {words or error}", ctx, param) from None
     return Limits(**found) if found else None
+
+
+def _as_seconds(text: str) -> str:
+    """Say how a time is written as the seconds that are asked for, where it is one."""
+    with contextlib.suppress(ValueError):
+        return f"{text!r} is no number of seconds: write {max(1, round(parse_duration(text)))}"
+    return ""
+
+
+def _resources(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, float] | None:
+    """Read `NAME=N,…`, as Dask's workers do; N may have a unit, as a size has."""
+    found: dict[str, float] = {}
+    for entry in filter(None, ",".join(value).split(",")):
+        name, _, text = entry.partition("=")
+        if not name or not text:
+            raise click.BadParameter(f"{entry!r} is not NAME=N, such as gpu=1", ctx, param)
+        try:
+            found[name] = float(text) if _NUMBER.fullmatch(text) else parse_size(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{name}: {error}", ctx, param) from None
+    return found or None
 
 
 _SANDBOX_OPTIONS: tuple[Callable[[Any], Any], ...] = (
@@ -216,6 +240,13 @@ _START_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         multiple=True,
         callback=_limits,
         help=f"Limit of its {', '.join(LIMIT_NAMES)}, such as memory=1G.",
+    ),
+    click.option(
+        "--resources",
+        metavar="NAME=N",
+        multiple=True,
+        callback=_resources,
+        help="On a cluster: what it takes of a worker, such as gpu=1,memory=2G.",
     ),
     click.option(
         "--timeout",

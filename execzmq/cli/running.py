@@ -8,18 +8,23 @@ import errno
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from execzmq.cli import say
 from execzmq.cli.input import is_terminal, is_waiting
 from execzmq.cli.options import COMMAND_SETTINGS, detach_keys_option, start_options
-from execzmq.cli.session import connected, go
-from execzmq.errors import ConnectionFailed
+from execzmq.cli.session import connected, go, place_of
+from execzmq.cli.telling import tell_differences
+from execzmq.environments.model import Dask
+from execzmq.errors import ConnectionFailed, InvalidRequest
 from execzmq.types.backend import ExecBackend, ExecProcess
 from execzmq.types.params import EnvPolicy, ExecParams
 from execzmq.types.results import ExitResult
+
+if TYPE_CHECKING:
+    from execzmq.client.run import Starter
 
 
 @click.command(
@@ -73,9 +78,11 @@ def start_command(on: str | None, interactive: bool, tty: bool, **asked: Any) ->
 
 
 async def _start(on: str | None, *, stdin: bool, tty: bool, asked: dict[str, Any]) -> int:
+    _check_resources(on, asked)
     async with connected(on, start=True) as backend:
-        process = await backend.start(params_of(backend, asked, stdin=stdin, tty=tty))
-        _tell_repeat(process)
+        params = params_of(backend, asked, stdin=stdin, tty=tty)
+        process = await _starter(backend, asked).start(params)
+        await tell_differences(process, asked)
         say.listing(process.process_id)
     return 0
 
@@ -83,15 +90,31 @@ async def _start(on: str | None, *, stdin: bool, tty: bool, asked: dict[str, Any
 async def _explain(on: str | None, *, stdin: bool, tty: bool, asked: dict[str, Any]) -> int:
     from execzmq.cli.profiles import show_explanation
 
+    _check_resources(on, asked)
     async with connected(on, start=True) as backend:
         show_explanation(await backend.explain(params_of(backend, asked, stdin=stdin, tty=tty)))
     return 0
 
 
-def _tell_repeat(process: ExecProcess) -> None:
-    if process.is_repeat:
-        what = f"{process.process_id} was started before, and nothing is started now"
-        say.line(f"{what}; `execzmq forget {process.process_id}` lets it run anew once it has ended")
+def _check_resources(on: str | None, asked: dict[str, Any]) -> None:
+    """Refuse resources where nothing counts them, before anything is started for that.
+
+    Raises:
+        InvalidRequest: they are asked for, and it is no cluster.
+    """
+    if asked["resources"] and not isinstance(place_of(on), Dask):
+        raise InvalidRequest("resources are counted on a cluster alone: leave them out, or name one by --on")
+
+
+def _starter(backend: ExecBackend, asked: dict[str, Any]) -> Starter:
+    """Return what starts the command: a cluster is told what it takes there."""
+    if not asked["resources"]:
+        return backend
+    from execzmq.cluster.backend import ClusterBackend
+    from execzmq.cluster.slots import Slot
+
+    assert isinstance(backend, ClusterBackend)
+    return Slot(backend, asked["resources"])
 
 
 def params_of(backend: ExecBackend, asked: dict[str, Any], **more: Any) -> ExecParams:
@@ -131,6 +154,7 @@ async def _run(
     from execzmq.client.limit import within
     from execzmq.client.run import start_whole
 
+    _check_resources(on, asked)
     if not interactive and is_waiting():
         say.line("the command reads nothing from stdin; add -i to pass it on")
     with Relay() as relay:
@@ -138,12 +162,12 @@ async def _run(
             async with connected(on, start=True) as backend:
                 more = {"stdin": interactive, "backpressure": "pause", "drain_limit": DRAIN}
                 params = params_of(backend, asked, **more, **_terminal(tty))
-                process = await start_whole(backend, params)
-                _tell_repeat(process)
+                process = await start_whole(_starter(backend, asked), params)
                 relay.begin(process)
                 limit = None if params.timeout is None else params.timeout + params.timeout_grace + DRAIN
                 work = _stand_for(process, interactive, tty, detach_keys)
                 with _found_again(process):
+                    await tell_differences(process, asked)
                     result = await within(limit, work, lambda: end_tree(process))
         except asyncio.CancelledError as error:
             return relay.status(error)

@@ -56,6 +56,8 @@ def gap(event: Gap) -> None:
 def notice(process_id: str, event: Notice) -> None:
     """Tell what a process's server has told of it."""
     data = event.data
+    if event.kind == "resized":
+        return  # whose screen it is sees it
     if event.kind == "degraded":
         reason = re.sub(r"^\[Errno \d+\] ", "", str(data.get("text") or "no reason"))
         what = f"the disk takes nothing, output is held in memory ({reason})"

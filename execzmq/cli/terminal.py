@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from execzmq.cli.foreground import beside
-from execzmq.cli.modes import ScreenModes
 from execzmq.errors import ExecZMQError
+from execzmq.modes import ScreenModes
 from execzmq.types.backend import ExecProcess
 from execzmq.types.params import TtySize
 

@@ -36,6 +36,7 @@ from execzmq.types.results import (
     ProcessInfo,
     ProfileInfo,
     ReadResponse,
+    Screen,
     ServerInfo,
     TerminateReport,
 )
@@ -124,14 +125,15 @@ class AsyncProcess:
     async def write(self, data: bytes) -> int:
         """Append to the process's stdin; return the bytes accepted, which is all of them.
 
-        Waits while 16 MiB are unread. Cancelling may leave a part accepted.
+        Waits while 16 MiB are unread. Cancelling may leave a part accepted. To write nothing asks whether
+        there is a stdin.
 
         Raises:
             StdinClosed: there is no stdin, or its end was written. Conflict: another has the keyboard.
             ProcessNotRunning: it has ended.
         """
         view = memoryview(data).cast("B")
-        for begin in range(0, len(view), settings.WRITE_PIECE):
+        for begin in range(0, max(len(view), 1), settings.WRITE_PIECE):
             await self._process.write(bytes(view[begin : begin + settings.WRITE_PIECE]))
         return len(view)
 
@@ -153,6 +155,17 @@ class AsyncProcess:
             NotATerminal, ProcessNotRunning, InvalidRequest. Conflict: another has the keyboard.
         """
         await self._process.resize(rows, cols)
+
+    async def screen(self) -> Screen:
+        """Return what the terminal shows now, and the seq after which its output goes on.
+
+        Its `data`, written to an empty terminal, shows the same. Of what has ended it is the last
+        screen. Cancelling leaves nothing behind.
+
+        Raises:
+            NotATerminal. ServerError: the log cannot be read.
+        """
+        return await self._process.screen()
 
     async def signal(self, signal: str | int) -> None:
         """Send a signal (`"INT"`, `"SIGINT"` or a number) to the command's process group.

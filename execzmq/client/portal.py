@@ -29,6 +29,7 @@ class _Call(Generic[T]):
         "_coroutine",
         "_finished",
         "_has_begun",
+        "_is_over",
         "_is_submitted",
         "_task",
         "_value",
@@ -41,7 +42,7 @@ class _Call(Generic[T]):
         self._finished = threading.Lock()  # a bare lock is the cheapest thing a thread can wait for
         self._finished.acquire()
         self._task: asyncio.Task[None]
-        self._is_submitted = self._has_begun = False
+        self._is_submitted = self._has_begun = self._is_over = False
         self._value: T
         self.error: BaseException | None = None
         self.cancelled = False
@@ -57,7 +58,7 @@ class _Call(Generic[T]):
         self._is_submitted = True
         self._coroutine.close()
         self.error = error
-        self._finished.release()
+        self._finish()
 
     def cancel(self) -> None:
         """Cancel the work, also if it has not begun; on the loop's thread."""
@@ -69,7 +70,8 @@ class _Call(Generic[T]):
 
     def wait(self, timeout: float = -1) -> None:
         """Wait for the outcome, at most `timeout` seconds where it is not negative."""
-        if self._finished.acquire(timeout=timeout):
+        # An interrupt may have fallen between these two: then nobody releases the lock any more.
+        if not self._is_over and self._finished.acquire(timeout=timeout):
             self._finished.release()
 
     def outcome(self) -> T:
@@ -94,7 +96,11 @@ class _Call(Generic[T]):
             self.error = error
         finally:
             under_way.discard(self._task)  # a callback of the task's would cost another turn of the loop
-            self._finished.release()
+            self._finish()
+
+    def _finish(self) -> None:
+        self._is_over = True
+        self._finished.release()
 
 
 class LoopThread:

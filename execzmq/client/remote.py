@@ -27,6 +27,7 @@ from execzmq.protocol.values import (
     process_info_from_wire,
     profile_from_wire,
     report_from_wire,
+    screen_from_wire,
     server_info_from_wire,
     share_from_wire,
 )
@@ -39,6 +40,7 @@ from execzmq.types.results import (
     ProcessInfo,
     ProfileInfo,
     ReadResponse,
+    Screen,
     ServerInfo,
     TerminateReport,
     signal_number,
@@ -377,6 +379,11 @@ class RemoteProcess:
     async def resize(self, rows: int, cols: int) -> None:
         """Set the terminal's size."""
         await self._ask("resize", rows=rows, cols=cols)
+
+    async def screen(self) -> Screen:
+        """Return what the terminal shows now."""
+        answer = await self._ask("screen", instance=self._instance)
+        return screen_from_wire(answer.content, answer.buffers)
 
     async def terminate(self, grace: float = 5.0) -> TerminateReport:
         """End the whole tree and return what became of it."""

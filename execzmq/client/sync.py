@@ -29,6 +29,7 @@ from execzmq.types.results import (
     ProcessInfo,
     ProfileInfo,
     ReadResponse,
+    Screen,
     ServerInfo,
     TerminateReport,
 )
@@ -44,6 +45,16 @@ class Process:
         self._process = process
         self._client = client  # a client is closed when nobody refers to it any more
         self._call = client.portal.call
+
+    @property
+    def aio(self) -> AsyncProcess:
+        """The async process, for coroutines that `portal` runs."""
+        return self._process
+
+    @property
+    def portal(self) -> LoopThread:
+        """The thread of the loop that the process's client lives on."""
+        return self._client.portal
 
     @property
     def process_id(self) -> str:
@@ -86,6 +97,10 @@ class Process:
     def resize(self, rows: int, cols: int) -> None:
         """Set the terminal's size in character cells."""
         self._call(self._process.resize(rows, cols))
+
+    def screen(self) -> Screen:
+        """Return what the terminal shows now, and the seq after which its output goes on."""
+        return self._call(self._process.screen())
 
     def signal(self, signal: str | int) -> None:
         """Send a signal (`"INT"`, `"SIGINT"` or a number) to the command's process group."""

@@ -17,9 +17,8 @@ from execzmq.cluster.arguments import Resources, commands_of, resources_of
 from execzmq.cluster.backend import ClusterBackend, Placed
 from execzmq.cluster.progress import Bar
 from execzmq.cluster.results import MapResult, completed, failed, is_of_one
+from execzmq.cluster.slots import Slot
 from execzmq.errors import ServerLost
-from execzmq.types.backend import ExecProcess
-from execzmq.types.params import ExecParams
 from execzmq.types.results import ExitResult
 
 
@@ -110,7 +109,7 @@ class AsyncClusterClient(AsyncClient):
             Those of `AsyncClient.run`. ConnectionFailed: the cluster has no place for it.
             ServerLost: its host is lost; known within 25 seconds.
         """
-        slot = _Slot(await self._reached(), resources_of(options.pop("resources", None)))
+        slot = Slot(await self._reached(), resources_of(options.pop("resources", None)))
         return await self._run(slot, run_plan(args, options, None))
 
     @options_from(ClusterStartOptions)
@@ -155,11 +154,11 @@ class AsyncClusterClient(AsyncClient):
         with Bar(len(plans), shown=progress) as bar:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._map_one(_Slot(cluster, resources, bar), plan)) for plan in plans
+                    group.create_task(self._map_one(Slot(cluster, resources, bar), plan)) for plan in plans
                 ]
         return [task.result() for task in tasks]
 
-    async def _map_one(self, slot: _Slot, plan: Plan) -> MapResult:
+    async def _map_one(self, slot: Slot, plan: Plan) -> MapResult:
         try:
             done = await self._run(slot, plan)
             result = completed(slot.host, done)
@@ -170,29 +169,5 @@ class AsyncClusterClient(AsyncClient):
         slot.bar.ended(result, had_place=bool(slot.host))
         return result
 
-    async def _run(self, slot: _Slot, plan: Plan) -> CompletedProcess:
+    async def _run(self, slot: Slot, plan: Plan) -> CompletedProcess:
         return await runs.run(slot, plan, self._runs)
-
-
-class _Slot:
-    """The cluster as one command sees it: it has its resources, and learns its host."""
-
-    def __init__(self, cluster: ClusterBackend, resources: Resources | None, bar: Bar | None = None) -> None:
-        self._cluster = cluster
-        self._resources = resources
-        self.bar = Bar(1, shown=False) if bar is None else bar
-        self.host = ""
-
-    def new_process_id(self) -> str:
-        return self._cluster.new_process_id()
-
-    async def start(self, params: ExecParams) -> ExecProcess:
-        placed = await self._cluster.place(params, self._resources, self._has_place)
-        return placed.process
-
-    async def attach(self, id_or_name: str) -> ExecProcess:
-        return await self._cluster.attach(id_or_name)
-
-    def _has_place(self, host: str) -> None:
-        self.host = host
-        self.bar.started()

@@ -81,9 +81,20 @@ def _where_to_look(name_or_path: str) -> str:
     """Say what lists the names that there are, and which file was left aside."""
     if "/" in name_or_path:
         return "`execzmq connections` lists those there are"
-    words = "`execzmq environments` and `execzmq connections` list what there is"
+    words = f"{_meant(name_or_path)}`execzmq environments` and `execzmq connections` list what there is"
     path = known().untrusted
     return f"{words}; {path} is not trusted, so it was not looked into" if path else words
+
+
+def _meant(name: str) -> str:
+    """Ask whether a name that there is was meant, where one is much like it."""
+    import difflib
+
+    from execzmq.client.known import known as servers
+
+    names = [*known().environments, *(one.name for one in servers())]
+    found = difflib.get_close_matches(name, names, 1, 0.7)
+    return f"did you mean {found[0]}? " if found else ""
 
 
 def known() -> Known:

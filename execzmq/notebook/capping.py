@@ -193,7 +193,7 @@ class Tail:
         self.is_new = False
         lines: list[str] = []
         room = self._caps.tail
-        for line in reversed((*self._lines, self._open.removesuffix("\r"))):
+        for line in reversed((*self._lines, last_state(self._open))):
             room -= len(line) + 1
             if room < 0 and lines:
                 break
@@ -205,14 +205,11 @@ class Tail:
         return f"{shown}{_RESET if _ESC in shown else ''}\n{note}"
 
     def _extend(self, text: str) -> None:
-        line = self._open + text
-        if "\r" in line:
-            line = last_state(line) + "\r" * line.endswith("\r")
-        self._open = line[-self._caps.tail :]
+        self._open = (self._open + text)[-self._caps.tail :]
 
     def _end_line(self) -> None:
         self._is_cut = self._is_cut or len(self._lines) == self._caps.tail_lines
-        self._lines.append(self._open.removesuffix("\r"))
+        self._lines.append(last_state(self._open))
         self._open = ""
 
 

@@ -31,9 +31,9 @@ class Clients:
             return client
 
     def peek(self, on: str | None) -> Client | None:
-        """Return the client that there is, without waiting for anything."""
+        """Return a client that is connected, `None` where there is none; waits for nothing."""
         client = self._clients.get(on)
-        return client if client is not None and client.is_usable else None
+        return client if client is not None and client.state == "connected" else None
 
     def drop(self, on: str | None) -> None:
         """Connect anew at the next use: this one's server did not answer."""
@@ -57,4 +57,4 @@ class Clients:
 
 
 def _is_up(client: Client) -> bool:
-    return client.is_usable and client.state not in ("lost", "closed")
+    return client.is_usable and client.state not in ("lost", "failed", "closed")

@@ -10,8 +10,6 @@ from execzmq.types.results import ExitResult
 class CommandResult:
     """A command that was run; its output is read from the server's log when it is asked for.
 
-    A page does not show it by itself, since the cell shows the output.
-
     Args:
         process: what runs, or ran.
         result: how it ended; `None` = that is awaited when it is asked for.
@@ -47,12 +45,19 @@ class CommandResult:
         """The same of its stderr."""
         return read_text(self.process, "stderr")
 
-    def _ipython_display_(self) -> None:
-        """Show nothing."""
-
     def __repr__(self) -> str:
         status = "in the background" if self._result is None else self._result
-        return f"<{type(self).__name__} {self.process.process_id}: {status}>"
+        return f"<CommandResult {self.process.process_id}: {status}>"
+
+
+class ShownResult(CommandResult):
+    """One of a page, where a cell shows the output and nothing besides.
+
+    In a terminal IPython has written `Out[1]:` by the time that it asks for what comes there.
+    """
+
+    def _ipython_display_(self) -> None:
+        """Show nothing."""
 
 
 def read_text(process: Process, stream: Stream) -> str:

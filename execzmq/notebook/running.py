@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -17,12 +18,12 @@ from execzmq.notebook.asking import after_seq, start_options
 from execzmq.notebook.clients import Clients
 from execzmq.notebook.failing import CalledProcessError, CommandInterrupted, in_one_line
 from execzmq.notebook.outlets import Outlet, say
-from execzmq.notebook.results import CommandResult, text_of
+from execzmq.notebook.results import CommandResult, ShownResult, text_of
 from execzmq.notebook.screens import NoScreen, PageScreen, Screen, TerminalScreen
 from execzmq.notebook.script import script_command
 from execzmq.notebook.showing import Showing
 from execzmq.notebook.views import CellView, Kind, view_of
-from execzmq.notebook.waiting import Ender, Outcome, Waiting
+from execzmq.notebook.waiting import Ender, Outcome, Waiting, is_ending
 from execzmq.types.events import Stream
 from execzmq.types.results import ExitResult
 
@@ -58,9 +59,13 @@ class CellRun:
             client = self._clients.get(self._line.on)
             try:
                 return self._carry_out(client)
+            except CommandInterrupted:
+                raise
             except KeyboardInterrupt:
                 self._end_unseen(client)
-                raise
+                raise CommandInterrupted(
+                    "before the command was waited for; it has not begun, or was killed"
+                ) from None
         except ConnectionFailed as error:
             self._clients.drop(self._line.on)
             raise in_one_line(error) from None
@@ -80,7 +85,7 @@ class CellRun:
             showing.begin()
             if not self._is_page:
                 say(f"{process.process_id} runs in the background; {self._attach(process)} comes to it")
-            return CommandResult(process)
+            return self._given(process)
         with waiting:
             self._to_be_ended = None
             showing.begin()
@@ -145,7 +150,12 @@ class CellRun:
             return showing.leave
         if self._line.detach_on_interrupt:
             return lambda: False
-        return Ender(process, say).interrupt
+        ender = Ender(process, say)
+        return lambda: not self._is_kernel_ending() and ender.interrupt()
+
+    def _is_kernel_ending(self) -> bool:
+        """Tell whether the kernel is being restarted or shut down: its commands run on."""
+        return self._is_page and is_ending(lambda: bool(getattr(self._shell, "exit_now", False)))
 
     def _keep_captured(self, showing: Showing) -> None:
         variables: dict[Stream, str | None] = {"stdout": self._line.out, "stderr": self._line.err}
@@ -166,7 +176,7 @@ class CellRun:
             say("the command has ended; what it started still holds its output open, which goes on here")
         if not self._line.no_raise_error:
             self._check(process, result, showing)
-        return CommandResult(process, result)
+        return self._given(process, result)
 
     def _check(self, process: Process, result: ExitResult, showing: Showing) -> None:
         if result.returncode is None:
@@ -177,6 +187,9 @@ class CellRun:
             output = {stream: text_of(pieces) for stream, pieces in showing.captured.items()}
             where = f"{self._how_to_read(process)} has its output"
             raise CalledProcessError(self._shown(), output.get("stdout"), output.get("stderr"), result, where)
+
+    def _given(self, process: Process, result: ExitResult | None = None) -> CommandResult:
+        return (ShownResult if self._is_page else CommandResult)(process, result)
 
     def _shown(self) -> str:
         """Return what the user knows the command by."""
@@ -191,7 +204,7 @@ class CellRun:
         if info.result is not None and info.result.returncode and not self._line.no_raise_error:
             where = f"{self._how_to_read(process)} has its output"
             raise CalledProcessError(self._shown(), None, None, info.result, where)
-        return CommandResult(process, info.result)
+        return self._given(process, info.result)
 
     def _attach(self, process: Process) -> str:
         return f"`%execz{self._on()} --attach {process.process_id}`"
@@ -208,5 +221,5 @@ async def _new_process_id(client: Client) -> str:
 
 
 def _terminal_size() -> tuple[int, int]:
-    size = os.get_terminal_size()
+    size = shutil.get_terminal_size()
     return size.lines, size.columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from execzmq.types.params import TtySize
 from execzmq.types.results import ProcessInfo
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def info_of(process: ManagedProcess) -> ProcessInfo:
         last_seq=process.log.last_seq,
         output_bytes=dict(process.log.ends),
         tty=spec.tty,
+        tty_size=TtySize(spec.rows, spec.cols) if spec.tty else None,
         keyboard=process.keyboard,
         failure=process.failure,
         sandbox=spec.sandbox,

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from execzmq.process.index import Record
 
 
+RESIZED = "resized"
+"""Kind of the notice that tells of a new size of the terminal: `rows` and `cols`."""
+
 _RESULT_FIELDS = tuple(field.name for field in dataclasses.fields(ExitResult))
 _values_of_result = operator.attrgetter(*_RESULT_FIELDS)
 encode: Callable[[dict[str, Any]], bytes] = msgpack.Packer(unicode_errors="surrogatepass").pack

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from execzmq.errors import ServerError
 from execzmq.process import payloads
 from execzmq.process.lifecycle import Life
-from execzmq.process.managed import ManagedProcess
 from execzmq.process.paging import LogPage
 from execzmq.process.retold import Known, retell
 from execzmq.settings import PAGE
+
+if TYPE_CHECKING:
+    from execzmq.process.managed import ManagedProcess
 
 
 def page_of(

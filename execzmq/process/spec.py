@@ -47,6 +47,9 @@ class ProcessSpec:
     log_instance: int = 0
     """What names the log where its end may be missing, so that no cursor of before fits; 0 = `instance`."""
     sandbox: dict[str, Any] | None = None
+    rows: int = 24
+    cols: int = 80
+    """Size of the terminal at the start, if there is one."""
     key: str = dataclasses.field(init=False, repr=False, compare=False)
     """What names this life of the process to the keeper, in its log's folder and in the mark."""
 
@@ -105,6 +108,8 @@ def spec_of(
         requested_at=now,
         exact_env=params.env == {} and params.env_policy is None,
         sandbox=sandbox,
+        rows=params.tty_size.rows,
+        cols=params.tty_size.cols,
     )
 
 

@@ -188,6 +188,16 @@ METHODS: dict[str, Method] = {
         ("process: map",),
         "Answer when the process is `exited` or `closed`, or after `timeout` seconds.",
     ),
+    "screen": Method(
+        "shell",
+        "observer",
+        True,
+        False,
+        (_PROCESS, "instance?: int"),
+        ("instance: int", "seq: int", "rows: int", "cols: int", "is_cut: bool"),
+        "What the process's terminal shows after the event `seq`: the one buffer brings an empty terminal of"
+        " that size to it.",
+    ),
     "forget": Method(
         "shell",
         "operator",

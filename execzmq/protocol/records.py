@@ -33,6 +33,7 @@ from execzmq.types.params import (
     NetworkMode,
     SandboxIntent,
     StdinKind,
+    TtySize,
 )
 from execzmq.types.results import (
     Cause,
@@ -89,6 +90,7 @@ PROCESS_INFO = Record(
         "last_seq": INTEGER,
         "output_bytes": COUNTS,
         "tty": BOOLEAN,
+        "tty_size": Optional(Record(TtySize, {"rows": INTEGER, "cols": INTEGER})),
         "keyboard": Optional(TEXT),
         "failure": Optional(PLAIN),
         "sandbox": Optional(PLAIN),

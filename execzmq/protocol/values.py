@@ -29,7 +29,14 @@ from execzmq.protocol.wire import Frame, Message
 from execzmq.settings import MAX_EVENT, PAGE_EVENTS
 from execzmq.types.events import Event, Gap, Output
 from execzmq.types.params import ExecParams
-from execzmq.types.results import ProcessInfo, ProfileInfo, ReadResponse, ServerInfo, TerminateReport
+from execzmq.types.results import (
+    ProcessInfo,
+    ProfileInfo,
+    ReadResponse,
+    Screen,
+    ServerInfo,
+    TerminateReport,
+)
 from execzmq.types.sharing import ShareInfo, ShareTerms
 
 Content: TypeAlias = dict[str, Any]
@@ -170,6 +177,35 @@ def report_from_wire(value: object) -> TerminateReport:
         RemoteProtocolError: a field is missing or of a wrong type.
     """
     return REPORT.read(value, "terminate_reply")
+
+
+def screen_to_wire(screen: Screen) -> Content:
+    """Return the fields of a `screen_reply` but its status; its buffer is the screen's data."""
+    return {
+        "instance": screen.instance,
+        "seq": screen.seq,
+        "rows": screen.rows,
+        "cols": screen.cols,
+        "is_cut": screen.is_cut,
+    }
+
+
+def screen_from_wire(content: Content, buffers: Sequence[Frame]) -> Screen:
+    """Return the screen that a `screen_reply` without error, whose fields have been checked, holds.
+
+    Raises:
+        RemoteProtocolError: it can be none.
+    """
+    if content["seq"] < 0 or content["rows"] < 1 or content["cols"] < 1:
+        raise RemoteProtocolError("screen_reply: a seq or a size that there cannot be")
+    return Screen(
+        instance=content["instance"],
+        seq=content["seq"],
+        rows=content["rows"],
+        cols=content["cols"],
+        data=bytes(_one_buffer(buffers)),
+        is_cut=content["is_cut"],
+    )
 
 
 def unpack_event(entry: object, buffer: PageBytes, position: int) -> tuple[Event, int]:

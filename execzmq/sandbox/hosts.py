@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from execzmq.errors import InvalidRequest
+from execzmq.sandbox.addresses import reason_against
 
 Address = IPv4Address | IPv6Address
 
@@ -99,11 +100,25 @@ def checked_hosts(texts: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for text in texts:
         try:
-            found[str(parse_pattern(text))] = None
+            pattern = parse_pattern(text)
+            _check_reachable(pattern, text)
+            found[str(pattern)] = None
         except ValueError as error:
             words = f"no pattern of hosts: {error}"[:_MAX_WORDS]
             raise InvalidRequest(words, reason="bad_host", host=text[:_MAX_SHOWN]) from None
     return tuple(found)
+
+
+def _check_reachable(pattern: HostPattern, text: str) -> None:
+    """Raises ValueError: the proxy dials none of it, whatever is listed."""
+    host = pattern.host
+    if isinstance(host, str):
+        reason = "loopback" if f".{host}".endswith(".localhost") else None
+    else:
+        reason = reason_against(host, listed=True)
+    if reason is not None:
+        shown = f"{text!r} is never reached through the proxy ({reason})"
+        raise ValueError(f"{shown}: this machine's own needs network host" if reason == "loopback" else shown)
 
 
 def shared_hosts(left: Iterable[str], right: Iterable[str]) -> tuple[str, ...]:

@@ -5,15 +5,17 @@ Reads the file of profiles through its store; decides nothing that `narrowing` d
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from execzmq.errors import InvalidRequest
 from execzmq.sandbox.ceilings import share_ceiling
 from execzmq.sandbox.model import Permissions
 from execzmq.sandbox.narrowing import Place, permissions_for
 from execzmq.sandbox.profile_store import ProfileStore
-from execzmq.sandbox.profiles import WORKSPACE_WRITE, PermissionProfile
+from execzmq.sandbox.profiles import WORKSPACE_WRITE, PermissionProfile, field_with
 from execzmq.types.finding import Finding
 from execzmq.types.params import ExecParams, Limits, SandboxIntent
 from execzmq.types.results import ProfileInfo
@@ -122,6 +124,19 @@ class Offer:
             InvalidRequest: the profile is unknown or confines nothing, or a root or host cannot be one.
         """
         return share_ceiling(wish, self._store.get(wish.profile), self._store.builtin[WORKSPACE_WRITE])
+
+    def explained(self, error: InvalidRequest, name: str) -> InvalidRequest:
+        """Return an error that is about a path, with the field of the profile in which that stands, if any.
+
+        Args:
+            name: of the profile.
+        """
+        profile = self._default.get(name) or self._store.get(name)
+        field = field_with(profile, os.fsencode(error.details.get("path", "")))
+        if not field:
+            return error
+        details = {**error.details, "profile": name, "field": field}
+        return InvalidRequest(f"profile {name}, {field}: {error.message}", **details)
 
     def _ceilings(self, share: SandboxIntent | None) -> tuple[PermissionProfile, ...]:
         return (self.ceiling,) if share is None else (self.share_ceiling(share), self.ceiling)

@@ -160,6 +160,12 @@ def find_profile(name: str, profiles: Mapping[str, PermissionProfile]) -> Permis
     return profile
 
 
+def field_with(profile: PermissionProfile, path: bytes) -> str:
+    """Return the field of a profile that shows a path; empty where none does."""
+    fields = {"writable": profile.writable, "readable": profile.readable}
+    return next((name for name, paths in fields.items() if path in map(clean_path, paths)), "")
+
+
 def is_within(path: bytes, folders: Iterable[bytes]) -> bool:
     """Tell whether a path is one of the folders or lies below one, by its name alone."""
     return any(path == folder or path.startswith(folder.rstrip(b"/") + b"/") for folder in folders)

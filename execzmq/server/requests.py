@@ -227,6 +227,13 @@ class Wait(Request):
     timeout: Annotated[float, Field(ge=0.0, le=LONG_POLL)]
 
 
+class ShowScreen(Request):
+    """What a terminal shows."""
+
+    process_id: Word
+    instance: Id64 | None = None
+
+
 class Forget(Request):
     """Remove an ended process."""
 
@@ -328,6 +335,7 @@ MODELS: Mapping[str, type[Request]] = {
     "describe": Describe,
     "read": Read,
     "wait": Wait,
+    "screen": ShowScreen,
     "forget": Forget,
     "doctor": Nothing,
     "signal": SendSignal,

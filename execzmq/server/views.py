@@ -15,8 +15,8 @@ from execzmq.types.results import ExitResult, ProcessInfo
 
 _PRIVATE: dict[str, list[Any]] = {"held_open_by": [], "evidence": []}
 """Fields of a result that name commands and paths, and what stands for them."""
-_PLAIN_NOTICES = ("degraded", "recovered", "incomplete")
-"""Kinds of notices that tell of the log alone."""
+_PLAIN_NOTICES = ("degraded", "recovered", "incomplete", "resized")
+"""Kinds of notices that tell of the log and the screen alone."""
 
 
 def seen_info(info: ProcessInfo) -> ProcessInfo:

@@ -17,6 +17,7 @@ from execzmq.types.results import (
     ProcessInfo,
     ProfileInfo,
     ReadResponse,
+    Screen,
     ServerInfo,
     TerminateReport,
 )
@@ -78,6 +79,13 @@ class ExecProcess(Protocol):
 
         Raises:
             NotATerminal, ProcessNotRunning, InvalidRequest. Conflict: another session has the keyboard.
+        """
+
+    async def screen(self) -> Screen:
+        """Return what the terminal shows now, and the seq after which its output goes on.
+
+        Raises:
+            NotATerminal. ServerError: the log cannot be read.
         """
 
     async def terminate(self, grace: float = 5.0) -> TerminateReport:

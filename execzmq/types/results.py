@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from execzmq.errors import InvalidRequest
 from execzmq.types.events import Event
+from execzmq.types.params import TtySize
 
 Cause = Literal[
     "exited", "signaled", "timed_out", "terminated", "oom", "sandbox_denied", "failed", "server_lost"
@@ -132,8 +133,9 @@ class ProcessUsage:
 class ProcessInfo:
     """What is known of one process; `argv` and `cwd` are bytes of the machine where it runs.
 
-    `host` is that machine's name where a cluster was asked, else empty: it is that of the server. `usage` is
-    `None` where it was not asked for, before the start, after `closed`, and where the server cannot tell.
+    `tty_size` is that of the terminal, if there is one, at the start. `host` is that machine's name where a
+    cluster was asked, else empty: it is that of the server. `usage` is `None` where it was not asked for,
+    before the start, after `closed`, and where the server cannot tell.
     """
 
     process_id: str
@@ -150,6 +152,7 @@ class ProcessInfo:
     last_seq: int
     output_bytes: dict[str, int] = field(default_factory=dict)
     tty: bool = False
+    tty_size: TtySize | None = None
     keyboard: str | None = None
     failure: dict[str, Any] | None = None
     sandbox: dict[str, Any] | None = None
@@ -163,6 +166,27 @@ class ProcessInfo:
         if self.closed or (self.exited and until == "exited"):
             return self.result or ExitResult(cause="server_lost")
         return None
+
+
+@dataclass(slots=True, frozen=True)
+class Screen:
+    """What a terminal shows after the event `seq` of a life of its process.
+
+    Args:
+        instance: names that life.
+        rows, cols: size of the screen, at most 200 and 500: of a larger terminal the upper left part.
+        data: brings an empty terminal of this size to show the same, with the output after `seq` to follow:
+            both screens, the cursor, colours, modes and title. It asks the terminal nothing.
+        is_cut: something may be missing from it, as where bytes are gone from the log and the screen has not
+            been cleared since.
+    """
+
+    instance: int
+    seq: int
+    rows: int
+    cols: int
+    data: bytes
+    is_cut: bool = False
 
 
 @dataclass(slots=True, frozen=True)

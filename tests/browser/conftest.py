@@ -21,7 +21,11 @@ from tests.browser import chromium, jupyter
 from tests.browser.chromium import Calls
 from tests.browser.jupyter import JupyterServer
 from tests.browser.notebook import PICTURES, SCRIPT, Notebooks
-from tests.conftest import FAILED, FOLDERS
+from tests.conftest import FAILED
+from tests.homes import FOLDERS
+
+SHOWN = pytest.StashKey[bool]()
+"""Whether a page was shown in this run."""
 
 
 @pytest.fixture(scope="package")
@@ -53,8 +57,13 @@ def server(browser: Browser) -> Iterator[JupyterServer]:
 
 
 @pytest.fixture(scope="package")
-def context(runner: asyncio.Runner, browser: Browser) -> Iterator[BrowserContext]:
+def context(
+    request: pytest.FixtureRequest, runner: asyncio.Runner, browser: Browser
+) -> Iterator[BrowserContext]:
     """One person's browser: what a page has loaded, the next has at hand."""
+    request.config.stash[SHOWN] = True
+    for path in PICTURES.glob("failed-*.png"):
+        path.unlink()
     context = runner.run(browser.new_context(viewport={"width": 1280, "height": 900}))
     runner.run(context.add_init_script(path=SCRIPT))
     yield context
@@ -96,6 +105,8 @@ def notebooks(
     before = asyncio.all_tasks(runner.get_loop())
     notebooks = Notebooks(server, context)
     yield notebooks
+    if request.node.stash.get(FAILED, False):
+        runner.run(notebooks.explain())
     runner.run(notebooks.close())
     if launch.running():
         with execzmq.connect() as client:
@@ -110,6 +121,6 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     """Say in the last lines where the pictures are."""
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and (pictures := list(PICTURES.glob("*.png"))):
+    if reporter is not None and session.config.stash.get(SHOWN, False):
         where = PICTURES.relative_to(session.config.rootpath)
-        reporter.write_line(f"pictures of the pages that were tested: {where} ({len(pictures)})")
+        reporter.write_line(f"pictures of the pages that were shown: {where}")

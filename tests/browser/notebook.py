@@ -33,10 +33,13 @@ class Frames:
 class Notebook:
     """One notebook in a page of its own. `page` is Playwright's, for whatever has no word here."""
 
-    def __init__(self, page: Page, path: Path, kernel: str) -> None:
+    def __init__(self, page: Page, path: Path) -> None:
         self.page = page
         self.path = path
-        self.kernel = kernel
+        self.complaints: list[str] = []
+        """What the page's scripts did not catch, or wrote to the console as errors."""
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda line: self.complaints.append(line.text) if line.type == "error" else None)
 
     async def run(self, index: int) -> str:
         """Run a cell to its end; return the text that it shows."""
@@ -54,7 +57,15 @@ class Notebook:
 
     async def run_all(self) -> None:
         """Run all cells, as the menu does, until the last or the first that fails."""
+        await self.start_all()
+        await self.ended_all()
+
+    async def start_all(self) -> None:
+        """Let the run of all cells begin, and do not wait for its end."""
         await self._ask("startAll")
+
+    async def ended_all(self) -> None:
+        """Wait for the end of the run of all cells that was started since the page was loaded."""
         await self._ask("ended", -1)
 
     async def outputs(self, index: int) -> list[dict[str, Any]]:
@@ -71,6 +82,10 @@ class Notebook:
         """Wait until a cell's outputs hold `text`; return the page's time then, in seconds."""
         return float(await self._ask("said", index, text)) / 1000
 
+    async def until_text(self, index: int, text: str) -> float:
+        """Run a cell to its end; return the seconds until its outputs held `text`."""
+        return float(await self._ask("untilText", index, text)) / 1000
+
     async def idle(self) -> None:
         """Wait until there is a kernel and it has nothing to do."""
         await self._ask("idle")
@@ -84,8 +99,15 @@ class Notebook:
     async def interrupt(self) -> None:
         """Press the button that interrupts the kernel."""
         await self.page.locator(
-            '[data-command="notebook:interrupt-kernel"], [data-jp-item-name="interrupt"] *'
-        ).first.click()
+            '.jp-NotebookPanel-toolbar [data-command="notebook:interrupt-kernel"]'
+        ).click()
+
+    async def restart(self) -> None:
+        """Restart the kernel, and wait for the new one."""
+        await self._ask("startRestart")
+        await self.page.locator(".jp-Dialog .jp-mod-accept").click()
+        await self._ask("ended", -2)
+        await self.idle()
 
     async def reload(self) -> None:
         """Save, load the page anew, and wait until it shows the notebook and has its kernel."""
@@ -104,6 +126,18 @@ class Notebook:
         await self._ask("watchFrames")
         yield measured
         measured.longest = float(await self._ask("longestFrame")) / 1000
+
+    @contextlib.asynccontextmanager
+    async def dark(self) -> AsyncIterator[None]:
+        """Show the page in its dark theme meanwhile."""
+        await self._theme("JupyterLab Dark")
+        yield
+        await self._theme("JupyterLab Light")
+
+    async def _theme(self, name: str) -> None:
+        await self.command("apputils:change-theme", {"theme": name})
+        await self.page.locator(f'body[data-jp-theme-name="{name}"]').wait_for(state="attached")
+        await self.page.locator("#jupyterlab-splash").wait_for(state="detached")
 
     async def picture(self, name: str) -> Path:
         """Keep a picture of the page as `build/browser/NAME.png`."""
@@ -125,7 +159,6 @@ class Notebooks:
     server: JupyterServer
     context: BrowserContext
     _made: list[Notebook] = field(default_factory=list)
-    _kernels: list[str] = field(default_factory=list)
 
     async def open(self, *cells: str, name: str = "test", front: str = "lab") -> Notebook:
         """Write a notebook with these cells of code, show it in a page and wait for its kernel.
@@ -138,18 +171,24 @@ class Notebooks:
 
     async def show(self, path: Path, *, front: str = "lab") -> Notebook:
         """Show a notebook that is in the server's folder, and wait for its kernel."""
-        session = await self._ask(
+        await self._ask(
             "POST",
             "sessions",
             {"path": path.name, "name": path.name, "type": "notebook", "kernel": {"name": KERNEL}},
         )
         place = PAGES[front].format(name=path.name, stem=path.stem)
         page = await self.context.new_page()
-        notebook = Notebook(page, path, session["kernel"]["id"])
+        notebook = Notebook(page, path)
         self._made.append(notebook)
         await page.goto(f"{self.server.url}/{place}?token={self.server.token}")
         await notebook.idle()
         return notebook
+
+    async def explain(self) -> None:
+        """Tell how the pages looked when the test failed, and what went wrong in them."""
+        for notebook in self._made:
+            print(f"{notebook.path.stem}: {await notebook.picture(f'failed-{notebook.path.stem}')}")
+            print(*notebook.complaints, sep="\n")
 
     async def close(self) -> None:
         """Close the pages, end the kernels and remove the files; idempotent."""

@@ -2,7 +2,6 @@
 
 globalThis.tested = {
   runs: new Map(),
-  longest: 0,
 
   /** The panel of the notebook that is shown. */
   async panel() {
@@ -14,7 +13,7 @@ globalThis.tested = {
     return app.shell.currentWidget;
   },
 
-  soon: () => new Promise((resolve) => setTimeout(resolve, 20)),
+  soon: (milliseconds = 20) => new Promise((resolve) => setTimeout(resolve, milliseconds)),
 
   /** Wait until a kernel is there and has nothing to do: the page says `idle` before there is one. */
   async idle() {
@@ -29,17 +28,22 @@ globalThis.tested = {
     return (await this.panel()).content.widgets[index];
   },
 
+  /** Begin a command; its end, also one in failure, is remembered by a key. */
+  execute(key, command) {
+    this.runs.set(key, globalThis.jupyterapp.commands.execute(command).catch(String));
+  },
+
   /** Start a cell, and remember its run by its index. */
   async start(index) {
     const { content } = await this.panel();
     content.activeCellIndex = index;
-    this.runs.set(index, globalThis.jupyterapp.commands.execute("notebook:run-cell"));
+    this.execute(index, "notebook:run-cell");
   },
 
   /** Start all cells as the menu does: what comes after one that fails does not run. */
   async startAll() {
     await this.panel();
-    this.runs.set(-1, globalThis.jupyterapp.commands.execute("notebook:run-all-cells"));
+    this.execute(-1, "notebook:run-all-cells");
   },
 
   async ended(index) {
@@ -50,6 +54,12 @@ globalThis.tested = {
     return (await this.cell(index)).model.outputs.toJSON();
   },
 
+  /** Begin to restart the kernel; a dialog asks whether it is meant. */
+  async startRestart() {
+    await this.panel();
+    this.execute(-2, "notebook:restart-kernel");
+  },
+
   /** The text of a cell's outputs, whichever form they have. */
   async text(index) {
     const text = (output) => output.text ?? output.data?.["text/plain"] ?? output.traceback ?? "";
@@ -58,8 +68,19 @@ globalThis.tested = {
 
   /** Wait until a cell's outputs hold a text; answer the page's time in milliseconds. */
   async said(index, text) {
-    while (!(await this.text(index)).includes(text)) await this.soon();
+    while (!(await this.text(index)).includes(text)) await this.soon(5);
     return performance.now();
+  },
+
+  /** Run a cell that has no outputs yet; answer the milliseconds until they hold a text. */
+  async untilText(index, text) {
+    const { outputs } = (await this.cell(index)).model;
+    outputs.clear();
+    const begin = performance.now();
+    await this.start(index);
+    const said = await this.said(index, text);
+    await this.ended(index);
+    return said - begin;
   },
 
   /** Begin to measure the longest time between two frames. */

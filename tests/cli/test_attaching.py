@@ -127,7 +127,7 @@ def _wait_until_stopped(terminal: UserTerminal) -> None:
 
 
 def test_late_joiner_sees_the_screen() -> None:
-    """Who joins late is shown what is there since the screen was last cleared, without its questions."""
+    """Who joins late is shown what is on the screen, without the questions that led to it."""
     code = "import os; os.write(1, b'old\\x1b[2J\\x1b[6nnew\\r\\n'); os.read(0, 1)"
     process = _start("-t", "--", *child(code))
     with running("logs", "-f", process) as logs:
@@ -174,18 +174,32 @@ def test_ended_process_is_shown() -> None:
         assert terminal.is_as_before()
 
 
-def test_program_with_a_long_past_draws_anew() -> None:
-    """Where the past is longer than what is shown, the program is made to draw its screen for the holder."""
+def test_screen_of_a_long_past() -> None:
+    """However much has scrolled by, what the screen shows is shown, where the program sees it."""
     code = KEYS.replace('say("ready")', 'os.write(1, b"past\\r\\n" * 40000); say("ready")')
     process = _start("-t", "--", *child(code))
     with running("logs", "-f", process) as logs:
         assert logs.stdout is not None
         read_until(logs.stdout.fileno(), b"ready")
     with UserTerminal("attach", process, rows=24, cols=80) as terminal:
-        seen = terminal.expect(b"ready\r\n.*size 24x80")
-        assert 60_000 < seen.count(b"past\r\n") * 6 < 70_000
+        seen = terminal.expect(rb"ready\r\n\x1b\[m\x1b\[24;1H")
+        assert seen.count(b"past\r\n") == 22
         terminal.type(b"q")
         assert terminal.end() == 7
+
+
+def test_program_whose_screen_is_cut_draws_anew() -> None:
+    """Where not all of a screen can be shown, the program is made to draw it for the holder."""
+    process = _start("-t", "--", *child(KEYS))
+    with running("logs", "-f", process) as logs:
+        assert logs.stdout is not None
+        read_until(logs.stdout.fileno(), b"ready")
+        assert execzmq("resize", process, "300", "80").returncode == 0
+        read_until(logs.stdout.fileno(), b"size 300x80")
+        with UserTerminal("attach", process, rows=24, cols=80) as terminal:
+            terminal.expect(b"ready\r\n.*size 23x80.*size 24x80")
+            terminal.type(b"q")
+            assert terminal.end() == 7
 
 
 def test_missing_process_leaves_the_terminal_alone() -> None:

@@ -1,15 +1,11 @@
-"""`ps` and `logs`."""
+"""`ps`, and how processes are named."""
 
 import json
-import os
-import select
 import subprocess
-import sys
 
 import pytest
 
-from tests.cli.shell import EXECZMQ, UserTerminal, environ, execzmq, read_until, running
-from tests.support import deadline
+from tests.cli.shell import EXECZMQ, UserTerminal, environ, execzmq
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("servers")]
 
@@ -75,95 +71,6 @@ def test_listing_fits_the_terminal() -> None:
         seen = terminal.expect("…".encode())
         assert terminal.end() == 0
     assert all(len(line.decode().rstrip()) <= 60 for line in seen.splitlines())
-
-
-def test_logs_are_the_bytes_of_both_streams() -> None:
-    """`logs` prints stdout to stdout and stderr to stderr, from an event on, or one stream."""
-    execzmq("run", "--id", "p", "--", "sh", "-c", "echo out; echo err >&2")
-    done = execzmq("logs", "p")
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"out\n", b"err\n")
-    done = execzmq("logs", "--stream", "stderr", "p")
-    assert (done.stdout, done.stderr) == (b"", b"err\n")
-    done = execzmq("logs", "--since-seq", "2", "p")
-    assert b"out" not in done.stdout or b"err" not in done.stderr
-    done = execzmq("logs", "--since-seq", "1000", "p")
-    assert (done.returncode, done.stdout) == (0, b"")
-
-
-def test_logs_follow_until_the_end() -> None:
-    """`logs -f` shows what comes as it comes and ends when the streams have ended; without it, at once."""
-    execzmq("start", "-i", "--id", "p", "--", "sh", "-c", "echo first; cat")
-    with running("logs", "-f", "p") as logs:
-        assert logs.stdout is not None
-        read_until(logs.stdout.fileno(), b"first\n")
-        assert execzmq("logs", "p").stdout == b"first\n"
-        execzmq("write", "p", "second\n")
-        read_until(logs.stdout.fileno(), b"second\n")
-        execzmq("write", "--end", "p", "")
-        assert logs.wait(deadline(20).left()) == 0
-
-
-def test_the_last_lines() -> None:
-    """`--tail` prints the last lines of both streams or of one, an unfinished one too."""
-    code = r"seq 5; read go; printf 'e1\ne2\n' >&2; read go; printf 'a\nb'"
-    execzmq("start", "-i", "--id", "p", "--", "sh", "-c", code)
-    with running("logs", "-f", "p") as logs:
-        assert logs.stdout is not None
-        assert logs.stderr is not None
-        read_until(logs.stdout.fileno(), b"5\n")
-        execzmq("write", "p", "go\n")
-        read_until(logs.stderr.fileno(), b"e2\n")
-        execzmq("write", "p", "go\n")
-        assert logs.wait(deadline(20).left()) == 0
-    for words, out, err in (
-        (("--tail", "0"), b"", b""),
-        (("--tail", "2"), b"a\nb", b""),
-        (("-n", "3"), b"a\nb", b"e2\n"),
-        (("-n", "5"), b"5\na\nb", b"e1\ne2\n"),
-        (("-n", "100"), b"1\n2\n3\n4\n5\na\nb", b"e1\ne2\n"),
-        (("-n", "all"), b"1\n2\n3\n4\n5\na\nb", b"e1\ne2\n"),
-        (("-n", "1", "--stream", "stderr"), b"", b"e2\n"),
-        (("-n", "9", "--since-seq", "2"), b"a\nb", b"e1\ne2\n"),
-    ):
-        done = execzmq("logs", *words, "p")
-        assert (done.returncode, done.stdout, done.stderr) == (0, out, err), words
-    for wrong in ("-1", "some", ""):
-        assert execzmq("logs", "--tail", wrong, "p").returncode == 125
-
-
-def test_only_what_is_new() -> None:
-    """`--tail 0 -f` begins with what comes from now on."""
-    execzmq("start", "-i", "--id", "p", "--", "sh", "-c", "echo old; cat")
-    with running("logs", "-f", "p") as first:
-        assert first.stdout is not None
-        read_until(first.stdout.fileno(), b"old\n")
-        with running("logs", "--tail", "0", "-f", "p") as logs:
-            assert logs.stdout is not None
-            said = b""
-            while not said:  # it may still be on its way to the server
-                execzmq("write", "p", "new\n")
-                ready, _, _ = select.select([logs.stdout], [], [], 0)
-                said = os.read(logs.stdout.fileno(), 100) if ready else b""
-            assert said.startswith(b"new\n")
-            execzmq("write", "--end", "p", "")
-            assert logs.wait(deadline(20).left()) == 0
-
-
-def test_what_is_gone_is_said() -> None:
-    """Where the log has lost bytes, one is told how many at the place where they were."""
-    code = "import os; [os.write(1, b'%07d\\n' % n * 8192) for n in range(256)]"
-    words = ("--name", "small", "--log-budget", str(1 << 20), "--disk-budget", str(4 << 20))
-    with running("serve", *words) as server:
-        assert server.stderr is not None
-        read_until(server.stderr.fileno(), b"ready")
-        assert execzmq("run", "--on", "small", "--id", "p", "--", sys.executable, "-c", code).returncode == 0
-        done = execzmq("logs", "--on", "small", "p")
-        assert done.stdout.startswith(b"0000000\n")
-        assert done.stdout.endswith(b"0000255\n")
-        assert len(done.stdout) < 256 * 65536
-        assert b"no longer in the log" in done.stderr
-        assert execzmq("shutdown", "--on", "small").returncode == 0
-        server.communicate(timeout=deadline(20).left())
 
 
 def test_prefix_of_an_id() -> None:

@@ -104,12 +104,21 @@ def test_limits() -> None:
     for wrong, told in (
         ("mem=1", b"is not NAME=N with one of memory,"),
         ("cpu=1K", b"no whole number"),
+        ("cpu=10m", b"write 600"),
         ("memory=1.5G", b"write 1536M"),
         ("processes=0", b"with processes=0 no command can run: ask for at least 1"),
     ):
         done = execzmq("run", "--limit", wrong, "--", "true")
         assert done.returncode == say.FAILED
         assert told in done.stderr
+
+
+def test_a_profile_with_a_folder_that_is_not_there() -> None:
+    """Each start says whose fault it is: the profile's, and in which field."""
+    write_profiles("[lab]\nextends = 'workspace-write'\nreadable = ['/no/such']\n")
+    done = execzmq("run", "--sandbox", "lab", "--", "true")
+    assert done.returncode == say.FAILED
+    assert b"profile lab, readable: the path '/no/such' does not exist" in done.stderr
 
 
 def test_served_profile_confines_what_names_none() -> None:

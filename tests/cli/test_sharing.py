@@ -90,6 +90,19 @@ def test_an_operator_s_sandbox_is_named(tmp_path: Path) -> None:
         assert (ran.returncode, ran.stdout) == (0, f"{root}\n".encode()), ran.stderr
         assert (root / "x").read_text() == "x\n"
         assert execzmq("run", "--on", str(path), "--root", "/etc", "--", "true").returncode == 125
+        ran = execzmq("run", "--on", str(path), "--cwd", str(root), "--allow-host", "a.example", "--", "true")
+        assert (ran.returncode, b"network is none, not proxy" in ran.stderr) == (0, True), ran.stderr
+        words = ("--role", "operator", "--root", "/no/such", "--output", str(tmp_path / "no.json"))
+        refused = execzmq("share", "--on", "box", *words)
+        assert (refused.returncode, b"the root '/no/such' does not exist on the" in refused.stderr) == (
+            125,
+            True,
+        )
+        words = ("--role", "operator", "--allow-host", "a.example", "--output", str(tmp_path / "net.json"))
+        assert execzmq("share", "--on", "box", "--root", str(root), *words).returncode == 0
+        net = ("run", "--on", str(tmp_path / "net.json"), "--cwd", str(root), "--network", "internet")
+        ran = execzmq(*net, "--", "true")
+        assert (ran.returncode, b"network is proxy, not internet" in ran.stderr) == (0, True), ran.stderr
 
 
 @pytest.mark.slow

@@ -9,11 +9,28 @@ from hypothesis import strategies as st
 from execzmq.cli.tail import Beginning, LastLines, last_lines
 from execzmq.settings import MIB
 from execzmq.types.events import Event, Exited, Gap, Output, Stream
-from execzmq.types.results import ExitResult
-from tests.cli.test_replay import Logged
+from execzmq.types.results import ExitResult, ReadResponse
+from tests.fakes import FakeProcess
 
 STREAMS = st.sampled_from(["stdout", "stderr"])
 PIECES = st.lists(st.tuples(STREAMS, st.sampled_from([b"\n", b"a", b"bc\nd", b"e\n\n"])))
+
+
+class Logged(FakeProcess):
+    """A process with a log that is read in pages of one event or more."""
+
+    def __init__(self, log: list[Event]) -> None:
+        super().__init__("p", [])
+        self.log = log
+        self.reads = 0
+
+    async def read(self, after_seq: int = 0, max_bytes: int | None = None, wait: float = 0.0) -> ReadResponse:
+        self.reads += 1
+        found = [e for e in self.log if (e.to_seq if isinstance(e, Gap) else e.seq) > after_seq]
+        page = tuple(found[:1] if max_bytes else found[:7])
+        last = page[-1] if page else None
+        end = after_seq if last is None else last.to_seq if isinstance(last, Gap) else last.seq
+        return ReadResponse("p", 1, page, end, 1, len(self.log))
 
 
 def outputs(*pieces: tuple[Any, bytes]) -> list[Event]:

@@ -111,6 +111,7 @@ async def test_methods_of_a_process(backend: FakeBackend) -> None:
     process, fake = await started(backend)
     await process.read(3, 10, 1.0)
     await process.resize(40, 132)
+    assert await process.screen() is fake.shown
     await process.signal("INT")
     await process.terminate()
     await process.kill()
@@ -121,6 +122,7 @@ async def test_methods_of_a_process(backend: FakeBackend) -> None:
     assert fake.calls == [
         ("read", 3, 10, 1.0),
         ("resize", 40, 132),
+        ("screen",),
         ("signal", "INT"),
         ("terminate", 5.0),
         ("terminate", 0.0),

@@ -241,3 +241,23 @@ begun.wait()
 """
     done = subprocess.run(child(code), capture_output=True, timeout=ms(20000), check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_interrupt_right_after_the_result(portal: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt that falls between the result and its taking is raised at once: it awaits nothing."""
+    real = portals._Call.wait
+
+    async def given(number: int) -> int:
+        return number
+
+    def interrupted(call: portals._Call[int], timeout: float = -1) -> None:
+        monkeypatch.setattr(portals._Call, "wait", real)
+        call._finished.acquire()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(portals._Call, "wait", interrupted)
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        portal.call(given(1))
+    assert time.monotonic() - begun < portals.CLEANUP_TIME / 2
+    assert portal.call(given(2)) == 2

@@ -83,6 +83,8 @@ def test_terminal(client: Client) -> None:
     process.resize(rows=3, cols=5)
     process.write(b"\n")
     assert next(lines) == "3 5"
+    shown = process.screen()
+    assert (shown.rows, shown.cols, shown.instance) == (3, 5, process.instance)
     process.write(b"here\n")
     assert next(lines) == "here"  # a shell that is about to exec loses an interrupt
     process.release_keyboard()

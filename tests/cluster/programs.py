@@ -284,6 +284,7 @@ def command_line(client: Client) -> dict[str, Any]:
     unserved = call("ps")
     told = {"run": call("run", "--", "sh", "-c", "echo out; echo err >&2; exit 3")}
     call("start", "--name", "sleeper", "--", "sleep", "60")
+    told["resources"] = call("run", "--resources", "slot=1.5", "--", "echo", "placed")
     told["ps"] = call("ps")
     [info] = json.loads(call("ps", "--json")[1])
     stopped = call("stop", "sleeper")[0]

@@ -47,6 +47,7 @@ def test_the_command_line_and_connect_by_name(short_tmp: Path) -> None:
     assert [line.split()[-2 - bool(n)] for n, line in enumerate(listing)] == ["HOST", os.uname().nodename]
     assert said == {
         "run": [3, "out\n", "err\n"],
+        "resources": [0, "placed\n", ""],
         "info": ["sleeper", os.uname().nodename],
         "stopped": 0,
         "waited": 128 + signal.SIGTERM,

@@ -22,6 +22,7 @@ from execzmq.types.results import (
     ProcessRef,
     ProfileInfo,
     ReadResponse,
+    Screen,
     ServerInfo,
     TerminateReport,
 )
@@ -130,6 +131,7 @@ PAGE = ReadResponse(
     signal=9,
     dropped_bytes={"stdout": 4},
 )
+SCREEN = Screen(INSTANCE, 9, 24, 80, b"\x1b[?2004h\x1b[1mready\x1b[0m\x1b[m\x1b[1;6H", is_cut=True)
 REPORT = TerminateReport(
     signalled=(ProcessRef(4242, "make -j4"), ProcessRef(4243, "cc1")),
     ended=(ProcessRef(4242, "make -j4"),),
@@ -174,6 +176,7 @@ def _requests() -> list[Sample]:
             "open": ["a-1"],
         },
         "wait": {**process, "instance": INSTANCE, "until": "exited", "timeout": 30.0},
+        "screen": {**process, "instance": INSTANCE},
         "forget": {**process, "instance": INSTANCE},
         "signal": {**epoch, **process, "signal": 2},
         "terminate": {**epoch, **process, "grace": 5.0},
@@ -235,6 +238,7 @@ def _replies() -> list[Sample]:
         "describe": {"process": values.process_info_to_wire(INFO)},
         "read": page,
         "wait": {"process": values.process_info_to_wire(INFO)},
+        "screen": values.screen_to_wire(SCREEN),
         "doctor": {"findings": [{"name": "state folder", "ok": True, "text": "0700", "remedy": ""}]},
         "terminate": values.report_to_wire(REPORT),
         "lease": {"epoch": EPOCH},
@@ -253,7 +257,7 @@ def _replies() -> list[Sample]:
         "shares": {"shares": [values.share_to_wire(SHARE)]},
         "write": {"offset": 4101},
     }
-    buffers = {"read": [bytes(buffer) for buffer in data]}
+    buffers = {"read": [bytes(buffer) for buffer in data], "screen": [SCREEN.data]}
     return [
         Sample(f"{name}_reply", {"status": "ok", **contents.get(name, {})}, buffers.get(name, []))
         for name in METHODS

@@ -164,3 +164,13 @@ def test_what_is_no_pattern_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="no pattern of hosts") as caught:
         checked_hosts([text])
     assert caught.value.details["reason"] == "bad_host"
+
+
+@pytest.mark.parametrize(
+    "text", ["localhost", "LocalHost:8080", "*.localhost", "127.0.0.1", "[::1]:80", "169.254.169.254"]
+)
+def test_what_is_never_dialled_is_refused(text: str) -> None:
+    """To list it would do nothing; a network of one's own may be listed."""
+    with pytest.raises(InvalidRequest, match="is never reached through the proxy"):
+        checked_hosts([text])
+    assert checked_hosts(["10.0.0.7", "localhost.example"]) == ("10.0.0.7", "localhost.example")

@@ -26,6 +26,7 @@ MATRIX: dict[str, tuple[Reach, Reach, Reach]] = {
     "describe": ("all", "some", "some"),
     "read": ("all", "some", "some"),
     "wait": ("all", "some", "some"),
+    "screen": ("all", "some", "some"),
     "forget": ("all", "some", "none"),
     "doctor": ("all", "none", "none"),
     "signal": ("all", "some", "none"),

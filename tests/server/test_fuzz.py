@@ -45,6 +45,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "describe": {"id_or_name": "p"},
     "read": {"process_id": "p", "after_seq": 0, "wait": SHORT, "open": []},
     "wait": {"process_id": "p", "until": "closed", "timeout": SHORT},
+    "screen": {"process_id": "p"},
     "forget": {"process_id": "p"},
     "signal": {"epoch": EPOCH, "process_id": "p", "signal": 18},
     "terminate": {"epoch": EPOCH, "process_id": "none", "grace": 0.0},

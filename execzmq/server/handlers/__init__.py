@@ -12,7 +12,7 @@ from typing import Any
 
 from execzmq.server.context import Context
 from execzmq.server.dispatch import Caller, Handler, Later, Reply
-from execzmq.server.handlers import about, control, processes, sharing, stdin
+from execzmq.server.handlers import about, control, processes, screen, sharing, stdin
 
 _Function = Callable[[Context, Caller, Any, Sequence[Any]], "Reply | Later | Awaitable[Reply]"]
 
@@ -27,6 +27,7 @@ HANDLERS: dict[str, _Function] = {
     "describe": processes.describe,
     "read": processes.read,
     "wait": processes.wait,
+    "screen": screen.screen,
     "forget": processes.forget,
     "signal": control.send_signal,
     "terminate": control.terminate,

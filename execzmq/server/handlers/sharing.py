@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from execzmq.aside import aside
+from execzmq.errors import InvalidRequest
 from execzmq.protocol.values import share_to_wire
 from execzmq.server import requests
 from execzmq.server.context import Context
@@ -15,11 +18,46 @@ from execzmq.server.network import CHANNELS, reachable
 from execzmq.server.shares import checked_terms
 from execzmq.types.sharing import ShareTerms
 
+_SECONDS = 5.0
+"""Time in which a disk must tell whether the roots of a share are there."""
 
-def share(context: Context, caller: Caller, request: requests.Share, buffers: Sequence[Any]) -> Reply:
+
+def share(
+    context: Context, caller: Caller, request: requests.Share, buffers: Sequence[Any]
+) -> Reply | Awaitable[Reply]:
     """Let the holder of a key in."""
     terms = _with_ids(context, checked_terms(request.terms()))
-    made, network, serverkey = context.sharing.create(terms, request.publickey, caller.peer)
+    if terms.sandbox is None or not terms.sandbox.workspace_roots:
+        return _shared(context, caller, terms, request.publickey)
+    return _share_roots(context, caller, terms, request.publickey)
+
+
+async def _share_roots(context: Context, caller: Caller, terms: ShareTerms, publickey: str) -> Reply:
+    """Share folders, once it is known that they are there: whoever waits for a disk does so alone."""
+    assert terms.sandbox is not None
+    try:
+        await aside(partial(_check_there, terms.sandbox.workspace_roots), _SECONDS)
+    except TimeoutError:
+        words = f"the roots were not found within {_SECONDS:.0f} s: does a file system not answer?"
+        raise InvalidRequest(words, reason="slow_folders") from None
+    except OSError as error:
+        raise InvalidRequest(f"the roots cannot be looked at: {error.strerror}") from None
+    caller.check_current()
+    return _shared(context, caller, terms, publickey)
+
+
+def _check_there(roots: Sequence[bytes]) -> None:
+    """Raises InvalidRequest: one of the roots is not there."""
+    for root in roots:
+        if not os.path.isdir(root):
+            shown = root.decode("utf-8", "backslashreplace")
+            fault = "is no folder" if os.path.exists(root) else "does not exist"
+            words = f"the root {shown!r} {fault} on the server's machine: make it, or name another"
+            raise InvalidRequest(words, reason="root_not_found", root=shown)
+
+
+def _shared(context: Context, caller: Caller, terms: ShareTerms, publickey: str) -> Reply:
+    made, network, serverkey = context.sharing.create(terms, publickey, caller.peer)
     ports = {f"{channel}_port": network.port(channel) for channel in CHANNELS}
     where = {"ip": reachable(network.ip), **ports, "serverkey": serverkey}
     host = {"host": context.identity.host, "hostname": os.uname().nodename}
