@@ -7,6 +7,7 @@ kept as it was seen.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -38,9 +39,10 @@ def execute(path: Path) -> Any:
         kernel_name="python3",
         store_widget_state=False,
         record_timing=False,
+        coalesce_streams=True,  # as a page keeps them: one output, whose progress bars stand at their ends
         resources={"metadata": {"path": str(path.parent)}},
     )
-    client.execute()
+    asyncio.run(client.async_execute())
     notebook.metadata.language_info = {
         "name": "python"
     }  # a version of Python's would change with the machine
