@@ -14,6 +14,7 @@ from typing import Any
 
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
+from jupyter_core.utils import ensure_event_loop
 
 from tests.homes import FOLDERS
 from tests.support import REPOSITORY, deadline
@@ -151,6 +152,7 @@ def kernel() -> Iterator[Kernel]:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
         manager.cleanup_resources()
+        ensure_event_loop().close()  # that of this thread, on which jupyter_client blocks
         shutdown = [sys.executable, "-m", "execzmq", "shutdown", "--all"]
         subprocess.run(shutdown, env=env, capture_output=True, timeout=30, check=False)
         shutil.rmtree(root, ignore_errors=True)
