@@ -73,6 +73,7 @@ PURE = (
     "types/",
     "modes.py",
     "protocol/",
+    "client/notices.py",
     "cluster/tickets.py",
     "environments/file.py",
     "environments/model.py",

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from execzmq.client.notices import words_of
 from execzmq.client.sync import Process
 from execzmq.errors import ExecZMQError, from_wire
 from execzmq.notebook.screens import Screen
 from execzmq.notebook.views import CellView
 from execzmq.settings import KIB, LONG_POLL
-from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
+from execzmq.types.events import Closed, Event, Failed, Gap, Notice, Output, Stream
 from execzmq.types.results import ExitResult, ReadResponse
 
 VIEW_AFTER = 1.0
@@ -137,6 +138,10 @@ class Showing:
                 self._screen.feed(event)
         elif isinstance(event, Gap):
             self._screen.say(f"[... {event.bytes:,} bytes lost ...]")
+        elif isinstance(event, Notice):
+            words = words_of(self._process.process_id, event, listing="its profile")
+            if words is not None:
+                self._screen.say(f"execzmq: {words}")
         elif isinstance(event, Closed):
             self.result = event.result
         elif isinstance(event, Failed):
