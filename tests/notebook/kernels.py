@@ -132,6 +132,9 @@ class Kernel:
                     output["data"] = content["data"]
 
 
+_running: list[KernelManager] = []
+
+
 @contextmanager
 def kernel() -> Iterator[Kernel]:
     """Run a kernel meanwhile; its servers end with it."""
@@ -142,6 +145,7 @@ def kernel() -> Iterator[Kernel]:
     manager.ip = str(root / "k")
     manager.start_kernel(env=env, cwd=str(root))
     client = manager.blocking_client()
+    _running.append(manager)
     try:
         client.start_channels()
         client.wait_for_ready(timeout=deadline(30).left())
@@ -152,7 +156,9 @@ def kernel() -> Iterator[Kernel]:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
         manager.cleanup_resources()
-        ensure_event_loop().close()  # that of this thread, on which jupyter_client blocks
+        _running.remove(manager)
+        if not _running:
+            ensure_event_loop().close()  # that of this thread, on which jupyter_client blocks
         shutdown = [sys.executable, "-m", "execzmq", "shutdown", "--all"]
         subprocess.run(shutdown, env=env, capture_output=True, timeout=30, check=False)
         shutil.rmtree(root, ignore_errors=True)
