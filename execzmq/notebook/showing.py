@@ -72,7 +72,12 @@ class Showing:
         self._pause = 0.0
 
     def begin(self) -> None:
-        """Start the thread, in the context of the caller's cell."""
+        """Start the thread, in the context of the caller's cell.
+
+        A view that is due at once is displayed before: a notebook that is run as a file takes what a cell has
+        displayed by its end, and what changes of that later.
+        """
+        self._show_view_if_due(time.monotonic())
         target = contextvars.copy_context().run
         threading.Thread(target=target, args=(self._run,), name="execzmq-cell", daemon=True).start()
 
@@ -83,7 +88,6 @@ class Showing:
 
     def _run(self) -> None:
         try:
-            self._show_view_if_due(time.monotonic())
             while not self._take(self._read()):
                 if self._is_left:
                     return

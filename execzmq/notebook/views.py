@@ -1,7 +1,7 @@
 """Own what a page shows of a process besides its output: the seam between a cell and its record or live view.
 
-A cell calls what is here from one thread, in the context of its own execution, so that what is displayed
-stands under that cell. It never asks what a view is made of.
+A cell calls what is here from one thread at a time, in the context of its own execution, so that what is
+displayed stands under that cell. It never asks what a view is made of.
 """
 
 from __future__ import annotations
