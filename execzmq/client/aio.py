@@ -125,14 +125,15 @@ class AsyncProcess:
     async def write(self, data: bytes) -> int:
         """Append to the process's stdin; return the bytes accepted, which is all of them.
 
-        Waits while 16 MiB are unread. Cancelling may leave a part accepted.
+        Waits while 16 MiB are unread. Cancelling may leave a part accepted. To write nothing asks whether
+        there is a stdin.
 
         Raises:
             StdinClosed: there is no stdin, or its end was written. Conflict: another has the keyboard.
             ProcessNotRunning: it has ended.
         """
         view = memoryview(data).cast("B")
-        for begin in range(0, len(view), settings.WRITE_PIECE):
+        for begin in range(0, max(len(view), 1), settings.WRITE_PIECE):
             await self._process.write(bytes(view[begin : begin + settings.WRITE_PIECE]))
         return len(view)
 

@@ -7,6 +7,7 @@ The shell that is started writes them to a file, removes its name, and becomes b
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from execzmq.errors import InvalidRequest
@@ -17,6 +18,7 @@ MOST = 1 << 20
 _PIECE = 30_000
 """Characters in one variable, which are at most 120,000 bytes."""
 _RUN = "EXECZMQ_CELL"
+_EVAL = f'eval "${_RUN}"'
 
 
 def script_command(body: str, label: str) -> tuple[list[str], dict[str, str]]:
@@ -36,7 +38,17 @@ def script_command(body: str, label: str) -> tuple[list[str], dict[str, str]]:
     pieces = [body[at : at + _PIECE] for at in range(0, len(body), _PIECE)]
     names = [f"{_RUN}_{number}" for number in range(1, len(pieces) + 1)]
     variables = dict(zip(names, pieces, strict=True))
-    return ["/bin/sh", "-c", f'eval "${_RUN}"', label], {_RUN: _preamble(names), **variables}
+    return ["/bin/sh", "-c", _EVAL, label], {_RUN: _preamble(names), **variables}
+
+
+def written(argv: Sequence[str]) -> str:
+    """Return a command as its user wrote it: a line, the name of a cell, or words as one would type them."""
+    match argv:
+        case ["/bin/sh", "-c", line]:
+            return line
+        case ["/bin/sh", "-c", line, label] if line == _EVAL:
+            return label
+    return shlex.join(argv)
 
 
 def _preamble(names: Sequence[str]) -> str:

@@ -20,10 +20,12 @@ T = TypeVar("T")
 
 MOST_ROWS, MOST_COLS = 200, 500
 """Size of the largest screen; of a larger terminal its upper left part is shown."""
-_CELLS_A_PIECE = 1024 * 2000
+_CELLS_A_PIECE = 4096 * 2000
 _LEAST_PIECE, _MOST_PIECE = 16, 4096
 
-_REPEAT = re.compile(rb"((?:\x1b[\x00-\x17\x19\x1c-\x1f\x7f]*\[|\xc2\x9b))([\x00-\x17\x19\x1c-\x3f\x7f]*)b")
+_ESC_REPEAT = re.compile(rb"(\x1b[\x00-\x17\x19\x1c-\x1f\x7f]*\[)([\x00-\x17\x19\x1c-\x3f\x7f]*)b")
+_CSI = b"\xc2\x9b"
+_CSI_REPEAT = re.compile(rb"(\xc2\x9b)([\x00-\x17\x19\x1c-\x3f\x7f]*)b")
 _CANCEL = "\x18"
 _ALTERNATE = "\x9b?1047h"
 _SWITCH = "\x1b[?1049h\x1b[4l\x1b[20l\x0f\x1b(B\x1b[?7h\x1b[?6l\x1b[r\x1b[m\x1b[2J"
@@ -60,7 +62,7 @@ class Emulator:
         self.rows, self.cols = min(rows, MOST_ROWS), min(cols, MOST_COLS)
         self._is_larger = (self.rows, self.cols) != (rows, cols)
         self._has_lost = False
-        self._modes = ScreenModes()
+        self._modes = ScreenModes(undoes=False)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = b""
         self._vt: Vt = _unbroken(lambda: Vt(self.cols, self.rows, 0))
@@ -83,7 +85,7 @@ class Emulator:
         self._modes.feed(whole)
         if self._has_lost and CLEAR.search(whole):
             self._has_lost = False
-        text = self._decoder.decode(_REPEAT.sub(self._bounded, whole))
+        text = self._decoder.decode(self._with_bounded_repeats(whole))
         _unbroken(lambda: self._vt.feed_str(text))
 
     def resize(self, rows: int, cols: int) -> None:
@@ -103,6 +105,11 @@ class Emulator:
         picture = tidy(_unbroken(self._vt.dump))
         unfinished = self._decoder.getstate()[0] + self._rest
         return self._modes.beside_the_picture() + picture.encode("utf-8", "replace") + unfinished
+
+    def _with_bounded_repeats(self, data: bytes) -> bytes:
+        if _CSI in data:
+            data = _CSI_REPEAT.sub(self._bounded, data)
+        return _ESC_REPEAT.sub(self._bounded, data)
 
     def _bounded(self, match: re.Match[bytes]) -> bytes:
         """Return a repetition that leaves the same screen and repeats no more than fills it."""

@@ -93,6 +93,12 @@ class Kernel:
         """Interrupt the kernel as a front end does."""
         self._manager.interrupt_kernel()
 
+    def restart(self) -> None:
+        """Restart the kernel as a front end does, and load the extension again."""
+        self._manager.restart_kernel(now=False)
+        self._client.wait_for_ready(timeout=deadline(30).left())
+        assert self.run("%load_ext execzmq").status == "ok"
+
     def complete(self, code: str) -> list[str]:
         """Return what Tab offers at the end of a text."""
         answer = self._client.complete(code, reply=True, timeout=deadline(SECONDS).left())
