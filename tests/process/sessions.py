@@ -12,7 +12,15 @@ FOLDER = Path(__file__).parent / "sessions"
 KEYS: dict[str, tuple[Sequence[str], Sequence[str | tuple[int, int]]]] = {
     "vim": (
         ("vim", "-u", "NONE", "-N", "--cmd", "syntax on|set nu title mouse=a", "text.py"),
-        ["Gofor n in range(9): print('é 你', n)\x1b", (30, 100), ":vsplit\r", "gg3yyp", (20, 60), ":%d\r", "u"]
+        [
+            "Gofor n in range(9): print('é 你', n)\x1b",
+            (30, 100),
+            ":vsplit\r",
+            "gg3yyp",
+            (20, 60),
+            ":%d\r",
+            "u",
+        ]
         + [":!echo out; seq 3\r", "\r", ":q!\r", ":q!\r"],
     ),
     "less": (
@@ -22,13 +30,28 @@ KEYS: dict[str, tuple[Sequence[str], Sequence[str | tuple[int, int]]]] = {
     "top": (("top", "-d", "0.3", "-p", "1"), ["z", "x", (18, 70), "t", "m", (24, 100), "h", "q", "q"]),
     "tmux": (
         ("tmux", "-L", "record", "-f", "/dev/null", "new", "exec env PS1='% ' sh"),
-        ["\x02:set status-right ''\r", "seq 40\r", "\x02%", "vim -u NONE text.py\r", "\x02\"", "ls\r", (20, 70)]
+        [
+            "\x02:set status-right ''\r",
+            "seq 40\r",
+            "\x02%",
+            "vim -u NONE text.py\r",
+            '\x02"',
+            "ls\r",
+            (20, 70),
+        ]
         + ["\x02o", "\x02o", ":q\r", "\x02[", "\x1b[A\x1b[A", "q", "\x02:kill-session\r"],
     ),
     "shell": (
         ("bash", "--norc", "--noprofile", "-i"),
         ["echo -e '\\e[1;31mred\\e[0m \\e]0;title\\a'\r", "seq 30\r", "history | cat -n\x12se\r", (10, 30)]
-        + ["printf '%200d\\n' 7\r", "tput smcup; echo alternate\r", (24, 80), "tput rmcup\r", "clear\r", "exit\r"],
+        + [
+            "printf '%200d\\n' 7\r",
+            "tput smcup; echo alternate\r",
+            (24, 80),
+            "tput rmcup\r",
+            "clear\r",
+            "exit\r",
+        ],
     ),
 }
 """Name → words of a command, and what is typed, a resize (rows, columns) among it."""
