@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-_SEQUENCE = re.compile(
-    rb"\x1b\[\?(?P<numbers>[0-9;]{1,64})(?P<setting>[hl])"
-    rb"|\x1b\[(?P<style>[0-9;:]{0,64})m"
-    rb"|\x1b(?P<keypad>[=>])"
-    rb"|(?P<reset>\x1bc|\x1b\[!p)"
-    rb"|(?P<charset>\x1b\([0AB]|[\x0e\x0f])"
-    rb"|\x1b\[(?P<shape>[0-9]{0,2}) q"
-    rb"|\x1b\][02];(?P<title>[^\x00-\x1f\x7f]{0,1024})(?:\x07|\x1b\\)"
+_BESIDE = (
+    rb"\x1b(?:\[\?(?P<numbers>[0-9;]{1,64})(?P<setting>[hl])"
+    rb"|(?P<keypad>[=>])"
+    rb"|(?P<reset>c|\[!p)"
+    rb"|\[(?P<shape>[0-9]{0,2}) q"
+    rb"|\][02];(?P<title>[^\x00-\x1f\x7f]{0,1024})(?:\x07|\x1b\\))"
 )
+_SEQUENCE_BESIDE = re.compile(_BESIDE)
+_SEQUENCE = re.compile(_BESIDE + rb"|\x1b\[(?P<style>[0-9;:]{0,64})m|(?P<charset>\x1b\([0AB]|[\x0e\x0f])")
 _UNFINISHED = re.compile(rb"\x1b(?:\[[\x20-\x3f]{0,64}|\(|\](?:[02](?:;[^\x00-\x1f\x7f]{0,1024}\x1b?)?)?)?\Z")
 _LONGEST = 1032
 """Bytes of the longest sequence that is waited for."""
@@ -55,9 +55,15 @@ def split_unfinished(data: bytes) -> tuple[bytes, bytes]:
 
 
 class ScreenModes:
-    """Follows a program's output and remembers what it has set."""
+    """Follows a program's output and remembers what it has set.
 
-    def __init__(self) -> None:
+    Args:
+        undoes: whether `undo` is to be asked; otherwise colours and characters sets are not followed, which
+            are what there is most of.
+    """
+
+    def __init__(self, *, undoes: bool = True) -> None:
+        self._sequence = _SEQUENCE if undoes else _SEQUENCE_BESIDE
         self._modes: set[int] = set()
         self._styled = False
         self._charset = False
@@ -72,7 +78,7 @@ class ScreenModes:
         elif b"\x1b" not in data and b"\x0e" not in data:
             return
         whole, self._rest = split_unfinished(data)
-        for match in _SEQUENCE.finditer(whole):
+        for match in self._sequence.finditer(whole):
             self._take(match)
 
     def undo(self) -> bytes:

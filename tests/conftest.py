@@ -2,10 +2,6 @@
 
 import asyncio
 import inspect
-import os
-import shutil
-import sys
-import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -13,20 +9,8 @@ import hypothesis
 import pytest
 
 from tests import leaks
+from tests.homes import FOLDERS, move_into, private_folder
 from tests.support import Deadline
-
-FOLDERS = {
-    "HOME": "h",
-    "XDG_STATE_HOME": "s",
-    "XDG_RUNTIME_DIR": "r",
-    "XDG_CONFIG_HOME": "c",
-    "XDG_DATA_HOME": "x",
-    "XDG_CACHE_HOME": "k",
-    "JUPYTER_RUNTIME_DIR": "j",
-    "JUPYTER_DATA_DIR": "d",
-    "JUPYTER_CONFIG_DIR": "f",
-    "IPYTHONDIR": "i",
-}
 
 FAILED = pytest.StashKey[bool]()
 
@@ -87,24 +71,15 @@ def runner(request: pytest.FixtureRequest, no_leaks: None) -> Iterator[asyncio.R
 
 @pytest.fixture
 def home_root() -> Iterator[Path]:
-    """A private folder with a short name: the path of a Unix socket has about 100 bytes."""
-    root = Path(tempfile.mkdtemp(prefix="xz-", dir="/tmp"))
-    yield root
-    shutil.rmtree(root, ignore_errors=True)
+    """A private folder with a short name."""
+    with private_folder() as root:
+        yield root
 
 
 @pytest.fixture(autouse=True)
 def state_home(home_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Point every folder of the user's at an empty private one, and return that of the state.
-
-    No test ever meets the user's own server. `python` on PATH is the interpreter of the tests.
-    """
-    for variable, name in FOLDERS.items():
-        folder = home_root / name
-        folder.mkdir(mode=0o700)
-        monkeypatch.setenv(variable, str(folder))
-    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
+    """Give the test a home of its own, and return where its state is."""
+    move_into(home_root, monkeypatch)
     return home_root / FOLDERS["XDG_STATE_HOME"]
 
 

@@ -1,10 +1,11 @@
 """Find the examples of a page and run them as its reader would, from top to bottom.
 
-Run as a program with the path of one page. Its `python` blocks share one name space and may `await`; a
-line of a `console` block that begins with `$ ` is given to bash, in the current folder. What a block
-says it prints is compared: the lines after a `$` line, or an `output` block after a `python` block.
-`...` in them stands for anything. Words after the language change this: `status=3` is the exit status to
-expect instead of 0, and `not-run: REASON` leaves a block out.
+Run as a program with the path of one page. Its `python` blocks share one name space and may `await`; its
+`ipython` blocks are the cells of one notebook; a line of a `console` block that begins with `$ ` is given to
+bash, in the current folder. What a block says it prints is compared: the lines after a `$` line, or an
+`output` block after one of the others. `...` in them stands for anything. Words after the language change
+this: `status=3` is the exit status to expect instead of 0, a cell that `fails` is one that has to, and
+`not-run: REASON` leaves a block out.
 
 Owns no set-up: home, PATH and folder are the caller's.
 """
@@ -37,7 +38,7 @@ class Block:
     @property
     def is_run(self) -> bool:
         """Whether the reader can do what it shows."""
-        return self.language in ("python", "console") and not self.options.startswith("not-run:")
+        return self.language in ("python", "ipython", "console") and not self.options.startswith("not-run:")
 
 
 class ExampleFailed(Exception):
@@ -87,12 +88,15 @@ def run_page(path: Path) -> None:
     page = blocks(path.read_text())
     for block, following in zip(page, [*page[1:], None], strict=True):
         where = f"{path.name}:{block.line}"
-        if block.is_run and block.language == "python":
-            printed = _run_python(block, names, where)
-            if following is not None and following.language == "output":
-                _compare(where, following.text, printed)
-        elif block.is_run:
+        if not block.is_run:
+            continue
+        if block.language == "console":
             _run_console(block, where)
+            continue
+        run = _run_python if block.language == "python" else _run_cell
+        printed = run(block, names, where)
+        if following is not None and following.language == "output":
+            _compare(where, following.text, printed)
 
 
 def _run_python(block: Block, names: dict[str, Any], where: str) -> str:
@@ -103,6 +107,24 @@ def _run_python(block: Block, names: dict[str, Any], where: str) -> str:
         pending = eval(code, names)
         if inspect.iscoroutine(pending):
             asyncio.run(pending)
+    return printed.getvalue()
+
+
+def _run_cell(block: Block, names: dict[str, Any], where: str) -> str:
+    """Run a cell of the page's notebook, whose values are shown by `print` alone."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    shell = names.get("notebook")
+    if shell is None:
+        config = Config({"HistoryManager": {"enabled": False}, "InteractiveShell": {"colors": "nocolor"}})
+        shell = names["notebook"] = InteractiveShell(config=config)
+        shell.displayhook.quiet = lambda: True  # type: ignore[method-assign]  # what a page shows, prints it
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        done = shell.run_cell(block.text, store_history=True)
+    if done.success == (block.options == "fails"):
+        raise ExampleFailed(f"{where}: it {'succeeds' if done.success else 'fails'}\n{printed.getvalue()}")
     return printed.getvalue()
 
 

@@ -44,6 +44,20 @@ a
 ```python not-run: needs another machine
 raise ValueError
 ```
+
+```ipython
+text = !echo b
+```
+
+```ipython fails
+print(text[0])
+1 / 0
+```
+
+```output
+b
+...ZeroDivisionError: division by zero
+```
 """
 
 
@@ -161,6 +175,8 @@ def test_expected_output_matches(expected: str, actual: str, same: bool) -> None
         "```python\nraise ValueError\n```\n",
         "```python\nprint(1)\n```\n```output\n2\n```\n",
         "```console\n$ exit 3\n```\n",
+        "```ipython\n1 / 0\n```\n",
+        "```ipython fails\n1\n```\n",
         "```console\n$ echo a\nb\n```\n",
     ],
 )

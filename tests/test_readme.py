@@ -1,8 +1,12 @@
-"""The README shows a picture of the session that its script records."""
+"""The README and the documentation show what their script records."""
 
+from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from scripts import record_demo
+from tests.casts import Cast
 from tests.sources import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -38,3 +42,19 @@ def test_drawing_keeps_what_was_printed() -> None:
     drawn = record_demo.draw([("execzmq ps", "ID  NAME <&>\n[bold]a[/]\n")]).replace("&#160;", " ")
     assert "ID  NAME &lt;&amp;&gt;" in drawn
     assert "[bold]a[/]" in drawn
+
+
+def test_recording_of_the_documentation_is_one() -> None:
+    """It keeps the rules of its format, and its picture is drawn from it."""
+    cast = Cast.read(record_demo.RECORDING.read_bytes())
+    assert (cast.header["command"], cast.of("x")) == ("python3 steps.py", ["0"])
+    assert record_demo.draw_moment(record_demo.RECORDING.read_text()) == record_demo.MOMENT.read_text()
+
+
+@pytest.mark.slow
+def test_recording_is_what_its_program_shows(tmp_path: Path) -> None:
+    """Recorded anew it has the same output, so whoever changes the program records it again."""
+    *_, (_, anew) = record_demo.record(tmp_path, record_demo.STEPS)
+    cast = Cast.read(anew.encode())
+    assert cast.text == Cast.read(record_demo.RECORDING.read_bytes()).text
+    assert cast.seconds < 20

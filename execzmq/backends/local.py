@@ -41,6 +41,7 @@ from execzmq.process.lifecycle import Life
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.readers import Readers
 from execzmq.process.scan import TreeScanner
+from execzmq.process.screen import Screens
 from execzmq.process.table import ProcessTable
 from execzmq.sandbox.offer import Offer
 from execzmq.settings import VERSION, Settings
@@ -57,7 +58,7 @@ class LocalBackend(Unshared):
 
     def __init__(self, folder: Path, settings: Settings, *, private: bool) -> None:
         self.folder, self.settings, self.offer = folder, settings, Offer(settings.profile)
-        self.table, self.readers = ProcessTable(), Readers()
+        self.table, self.readers, self.screens = ProcessTable(), Readers(), Screens()
         self.scanner = TreeScanner(0, partial(_scopes_of, self.table))
         self.base_env, self.base_cwd = dict(os.environb), _base_folder()
         self.listener: Listener = Nobody()
@@ -322,6 +323,7 @@ class LocalBackend(Unshared):
     def _drop(self, process: ManagedProcess) -> None:
         """Remove what is kept of a process that the table has no longer."""
         process.is_forgotten = True
+        self.screens.forget(process)
         self.recording.forgotten(process)
         if process.is_discarding:
             self._discarding.add(process)

@@ -154,7 +154,7 @@ class LocalProcess:
         process = self.require()
         guards.require_terminal(process)
         await self._backend.wait_started(process)
-        screen = await process.screen.now()
+        screen = await self._backend.screens.now(process)
         self.require()
         return screen
 

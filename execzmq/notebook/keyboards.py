@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
@@ -30,10 +30,14 @@ class Seat:
 
     Args:
         changed: called with who has the keyboard now and how the process is, at each look and each change.
+        is_there: tells whether the page lives; it may have been closed or loaded anew without a word.
     """
 
-    def __init__(self, changed: Callable[[Hold, ProcessInfo], None]) -> None:
+    def __init__(
+        self, changed: Callable[[Hold, ProcessInfo], None], is_there: Callable[[], Awaitable[bool]]
+    ) -> None:
         self.changed = changed
+        self.is_there = is_there
 
 
 class SharedKeyboard:
@@ -82,13 +86,13 @@ class SharedKeyboard:
         """Give a page the keyboard, and tell whether it has it now.
 
         Args:
-            take_over: from whoever has it; otherwise only where nobody has.
+            take_over: from whoever has it; otherwise only where nobody has, or a page that is gone.
 
         Raises:
             ExecZMQError: other than that somebody else has it, or that this client may only watch.
         """
         async with self._asking:
-            if take_over or self._holder is None or self._holder is seat:
+            if take_over or self._holder in (None, seat) or not await self._holder.is_there():
                 await self._claim(seat, take_over)
             info = await self._process.info()
             if self._holder is not None:

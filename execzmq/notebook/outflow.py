@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from execzmq.client.aio import AsyncProcess
 from execzmq.notebook.flow import CHUNK, AckWindow
@@ -22,26 +22,6 @@ _MOST_HELD = 4 * CHUNK
 """Bytes that may wait here for the page, besides those of the event that passed it."""
 
 Tell: TypeAlias = Callable[[dict[str, Any], list[bytes]], None]
-
-
-class Picture(Protocol):
-    """What brings an empty terminal to how the screen was after an event."""
-
-    @property
-    def seq(self) -> int:
-        """The last event that is in it."""
-
-    @property
-    def rows(self) -> int:
-        """Rows of the screen."""
-
-    @property
-    def cols(self) -> int:
-        """Columns of the screen."""
-
-    @property
-    def data(self) -> bytes:
-        """What to write."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -96,9 +76,9 @@ class Outflow:
             if await self._follow(0):
                 return
         while True:
-            picture: Picture = await self._process.screen()  # type: ignore[attr-defined]
-            self._show_picture(TtySize(picture.rows, picture.cols), picture.data)
-            if await self._follow(picture.seq):
+            screen = await self._process.screen()
+            self._show_picture(TtySize(screen.rows, screen.cols), screen.data)
+            if await self._follow(screen.seq):
                 return
 
     def acknowledge(self, picture: int, total: int) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TextIO
 
 from execzmq.types.events import Stream
@@ -15,8 +17,24 @@ from execzmq.types.events import Stream
 _MOST_CELLS = 256
 """Cells of which is remembered who has written last."""
 
-_last: OrderedDict[tuple[int, str], str] = OrderedDict()
-"""Cell and stream → the process whose line is unfinished there; empty = nobody's."""
+_lock = threading.Lock()
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Who wrote last to one stream of a cell.
+
+    Args:
+        unfinished: the process whose line is unfinished there; empty = nobody's.
+        broken: processes whose unfinished lines were ended by another's beginning.
+    """
+
+    unfinished: str = ""
+    broken: set[str] = field(default_factory=set)
+
+
+_turns: OrderedDict[tuple[int, str], _Turn] = OrderedDict()
+"""By stream and cell, the one that was written to last at the end."""
 
 
 class Outlet:
@@ -33,16 +51,28 @@ class Outlet:
     def write(self, stream: Stream, text: str) -> None:
         """Write and flush; what cannot be written any more is dropped."""
         file = self._files[stream]
-        cell = (id(file), _cell_of(file))
-        if _last.get(cell, self._source) not in ("", self._source):
+        with _lock:
+            text = _parted((id(file), _cell_of(file)), self._source, text)
+            with contextlib.suppress(OSError, ValueError):  # closed: the shell is ending
+                file.write(text)
+                file.flush()
+
+
+def _parted(cell: tuple[int, str], source: str, text: str) -> str:
+    """Return what is written so that no two sources share a line, and note what is unfinished then."""
+    turn = _turns.pop(cell, None) or _Turn()
+    if source in turn.broken and text:
+        turn.broken.discard(source)
+        text = text.removeprefix("\n")  # the end of a line that was ended for it
+    if text:
+        if turn.unfinished not in ("", source):
+            turn.broken.add(turn.unfinished)
             text = f"\n{text}"
-        with contextlib.suppress(OSError, ValueError):  # closed: the shell is ending
-            file.write(text)
-            file.flush()
-        _last[cell] = "" if text.endswith("\n") else self._source
-        _last.move_to_end(cell)
-        if len(_last) > _MOST_CELLS:
-            _last.popitem(last=False)
+        turn.unfinished = "" if text.endswith("\n") else source
+    _turns[cell] = turn
+    if len(_turns) > _MOST_CELLS:
+        _turns.popitem(last=False)
+    return text
 
 
 def _cell_of(file: TextIO) -> str:

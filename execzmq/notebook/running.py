@@ -23,7 +23,7 @@ from execzmq.notebook.screens import NoScreen, PageScreen, Screen, TerminalScree
 from execzmq.notebook.script import script_command
 from execzmq.notebook.showing import Showing
 from execzmq.notebook.views import CellView, Kind, view_of
-from execzmq.notebook.waiting import Ender, Outcome, Waiting
+from execzmq.notebook.waiting import Ender, Outcome, Waiting, is_ending
 from execzmq.types.events import Stream
 from execzmq.types.results import ExitResult
 
@@ -150,7 +150,12 @@ class CellRun:
             return showing.leave
         if self._line.detach_on_interrupt:
             return lambda: False
-        return Ender(process, say).interrupt
+        ender = Ender(process, say)
+        return lambda: not self._is_kernel_ending() and ender.interrupt()
+
+    def _is_kernel_ending(self) -> bool:
+        """Tell whether the kernel is being restarted or shut down: its commands run on."""
+        return self._is_page and is_ending(lambda: bool(getattr(self._shell, "exit_now", False)))
 
     def _keep_captured(self, showing: Showing) -> None:
         variables: dict[Stream, str | None] = {"stdout": self._line.out, "stderr": self._line.err}

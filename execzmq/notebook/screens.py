@@ -128,21 +128,26 @@ class TerminalScreen:
 
 
 class NoScreen:
-    """A terminal of the page, which shows the output by itself."""
+    """A terminal of the page, which shows the output by itself; how far it has come is told at intervals."""
 
     can_skip = True
 
+    def __init__(self) -> None:
+        self._pace = Pace()
+        self._is_waiting = False
+
     def feed(self, event: Output) -> None:
-        pass
+        self._is_waiting = True
 
     def say(self, text: str) -> None:
         pass
 
     def left(self, now: float) -> float | None:
-        return None
+        return self._pace.left(now) if self._is_waiting else None
 
     def show(self, now: float) -> None:
-        pass
+        self._is_waiting = False
+        self._pace.wrote(now, slowly=False)
 
     def finish(self, now: float) -> None:
         pass

@@ -160,9 +160,12 @@ class Showing:
             self._seq = page.last_seq - _KEPT
 
     def _next_pause(self, page: ReadResponse) -> float:
-        """Return the seconds before the next read: growing ones, so that many small events make few reads."""
+        """Return the seconds before the next read: growing ones, so that many small events make few reads.
+
+        None once the streams have ended: what is left of the log is what the end waits for.
+        """
         left = self._screen.left(time.monotonic())
-        if self.captured or not left or self._view_at is not None:
+        if self.captured or not left or self._view_at is not None or page.closed:
             return 0.0
         if page.last_seq > self._seq:  # there is more than can be shown
             return min(left, _MOST_PAUSE)

@@ -24,6 +24,8 @@ MOST_WAITING = 1024 * 1024
 """Bytes of keys that may wait for a program that does not read them; a page that sends more is told so."""
 BEHIND = 2 * 1024 * 1024
 """Bytes that a page is behind before it offers to skip them."""
+ANSWERS_WITHIN = 1.0
+"""Seconds in which a page that is there says so when it is asked."""
 _REQUEST_COST = 256
 """Bytes that a request counts besides its keys."""
 
@@ -57,7 +59,8 @@ class TerminalEnd:
         self._waiting = 0
         self._room_for: TtySize | None = None
         self._told: dict[str, Any] = {}
-        self._seat = Seat(self._tell_state)
+        self._seat = Seat(self._tell_state, self._is_there)
+        self._heard = asyncio.Event()
         self._keyboard: SharedKeyboard
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -85,6 +88,7 @@ class TerminalEnd:
     def _take(self, request: requests.Request) -> None:
         if self._is_closed:
             return
+        self._heard.set()
         match request:
             case requests.Opened(size):
                 self._open(size)
@@ -92,6 +96,8 @@ class TerminalEnd:
                 self._outflow.acknowledge(picture, total)
             case requests.Skipped():
                 self._outflow.skip()
+            case requests.Here():
+                pass
             case _:
                 self._queue(request)
 
@@ -168,6 +174,14 @@ class TerminalEnd:
         """Give the process's terminal the size that this page has room for, if it has the keyboard."""
         if self._room_for is not None and self._keyboard.has(self._seat):
             await self._process.aio.resize(self._room_for.rows, self._room_for.cols)
+
+    async def _is_there(self) -> bool:
+        """Ask the page whether it is there."""
+        self._heard.clear()
+        self._tell({"type": "ping"}, [])
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._heard.wait(), ANSWERS_WITHIN)
+        return self._heard.is_set()
 
     def _tell_state(self, hold: Hold, info: ProcessInfo) -> None:
         offset = self._outflow.offset

@@ -13,7 +13,7 @@ from execzmq.types.params import TtySize
 
 MOST_TYPED = 256 * 1024
 """Bytes of one message of keys; a page sends what is pasted in pieces."""
-MOST_ROWS, MOST_COLS = 256, 640
+MOST_ROWS, MOST_COLS = 200, 500
 """The largest terminal that a page may ask for: that of which somebody who joins late sees all."""
 _LEAST_ROWS, _LEAST_COLS = 2, 10
 
@@ -68,7 +68,12 @@ class Skipped:
     """The user wants to see the present, and not what is still to come until then."""
 
 
-Request: TypeAlias = Opened | Rendered | Fitted | Typed | Took | HandedOver | Skipped
+@dataclass(slots=True, frozen=True)
+class Here:
+    """The page is there: it was asked."""
+
+
+Request: TypeAlias = Opened | Rendered | Fitted | Typed | Took | HandedOver | Skipped | Here
 
 
 def parse(content: Any, buffers: Sequence[Any]) -> Request | None:
@@ -92,6 +97,8 @@ def parse(content: Any, buffers: Sequence[Any]) -> Request | None:
             return HandedOver()
         case "skipped":
             return Skipped()
+        case "here":
+            return Here()
     return None
 
 

@@ -21,6 +21,8 @@ from execzmq.notebook.showing import News
 
 DRAIN = 1.0
 """Seconds after a command's exit for which the end of its streams is awaited."""
+ENDING = 0.15
+"""Seconds from the interrupt of a kernel that is being restarted or shut down to the ask that it end."""
 _STEPS = 3
 """Interrupts that do something to a command; one more no longer waits for it."""
 
@@ -78,6 +80,20 @@ class Waiting:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # A SimpleQueue can be put into by a signal handler that interrupts one of its own calls.
         self._news.put("interrupt")
+
+
+def is_ending(kernel_has_ended: Callable[[], bool]) -> bool:
+    """Tell whether an interrupt is but the first step of the kernel's own end.
+
+    Front ends interrupt a kernel before they ask it to end. That ask comes by another thread and is awaited
+    for a moment.
+    """
+    until = time.monotonic() + ENDING
+    while not kernel_has_ended():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 class Ender:

@@ -20,11 +20,16 @@ T = TypeVar("T")
 
 MOST_ROWS, MOST_COLS = 200, 500
 """Size of the largest screen; of a larger terminal its upper left part is shown."""
-_CELLS_A_PIECE = 1024 * 2000
+_CELLS_A_PIECE = 4096 * 2000
 _LEAST_PIECE, _MOST_PIECE = 16, 4096
 
-_REPEAT = re.compile(rb"((?:\x1b[\x00-\x17\x19\x1c-\x1f\x7f]*\[|\xc2\x9b))([\x00-\x17\x19\x1c-\x3f\x7f]*)b")
+_ESC_REPEAT = re.compile(rb"(\x1b[\x00-\x17\x19\x1c-\x1f\x7f]*\[)([\x00-\x17\x19\x1c-\x3f\x7f]*)b")
+_CSI = b"\xc2\x9b"
+_CSI_REPEAT = re.compile(rb"(\xc2\x9b)([\x00-\x17\x19\x1c-\x3f\x7f]*)b")
 _CANCEL = "\x18"
+_ALTERNATE = "\x9b?1047h"
+_SWITCH = "\x1b[?1049h\x1b[4l\x1b[20l\x0f\x1b(B\x1b[?7h\x1b[?6l\x1b[r\x1b[m\x1b[2J"
+"""What changes to an alternate screen on which nothing is set."""
 _C1 = str.maketrans({chr(0x80 + code - 0x40): f"\x1b{chr(code)}" for code in range(0x40, 0x60)})
 _TOKEN = re.compile(
     r"\x1b\[[0-9;:]*m|\r\n|([^\x1b\r\n])\x1b\[([0-9]+)b|\x1b\[[^@-~]*[@-~]?|\x1b.?|[^\x1b\r\n]", re.DOTALL
@@ -57,7 +62,7 @@ class Emulator:
         self.rows, self.cols = min(rows, MOST_ROWS), min(cols, MOST_COLS)
         self._is_larger = (self.rows, self.cols) != (rows, cols)
         self._has_lost = False
-        self._modes = ScreenModes()
+        self._modes = ScreenModes(undoes=False)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = b""
         self._vt: Vt = _unbroken(lambda: Vt(self.cols, self.rows, 0))
@@ -80,14 +85,14 @@ class Emulator:
         self._modes.feed(whole)
         if self._has_lost and CLEAR.search(whole):
             self._has_lost = False
-        text = self._decoder.decode(_REPEAT.sub(self._bounded, whole))
+        text = self._decoder.decode(self._with_bounded_repeats(whole))
         _unbroken(lambda: self._vt.feed_str(text))
 
     def resize(self, rows: int, cols: int) -> None:
         """Have another size from here on."""
         self.rows, self.cols = min(rows, MOST_ROWS), min(cols, MOST_COLS)
         self._is_larger = (self.rows, self.cols) != (rows, cols)
-        _unbroken(lambda: self._vt.resize(self.cols, self.rows))
+        self._vt = _unbroken(lambda: _resized(self._vt, self.rows, self.cols))
 
     def lose(self) -> None:
         """Go on where some output is missing."""
@@ -100,6 +105,11 @@ class Emulator:
         picture = tidy(_unbroken(self._vt.dump))
         unfinished = self._decoder.getstate()[0] + self._rest
         return self._modes.beside_the_picture() + picture.encode("utf-8", "replace") + unfinished
+
+    def _with_bounded_repeats(self, data: bytes) -> bytes:
+        if _CSI in data:
+            data = _CSI_REPEAT.sub(self._bounded, data)
+        return _ESC_REPEAT.sub(self._bounded, data)
 
     def _bounded(self, match: re.Match[bytes]) -> bytes:
         """Return a repetition that leaves the same screen and repeats no more than fills it."""
@@ -140,6 +150,25 @@ def _with_known_switch(picture: str) -> str:
     fresh = "\x1b[m\x1b[2J"
     picture, count = _SAVED_BELOW.subn(lambda match: f"\x1b[?1049h{match[1]}{fresh}", picture)
     return picture if count else picture.replace("\x1b[?1047h", f"\x1b[H\x1b[?1049h{fresh}")
+
+
+def _resized(vt: Vt, rows: int, cols: int) -> Vt:
+    """Return the emulator in another size.
+
+    By itself it gives a screen below the alternate one its size when that is left, and no dump until then has
+    the cursor in its place there.
+    """
+    from avt import Vt  # type: ignore[attr-defined]  # as above
+
+    before, below = vt.dump(), Vt(*vt.size, 0)
+    vt.resize(cols, rows)
+    if _ALTERNATE not in before:
+        return vt
+    below.feed_str(f"{before}{_CANCEL}\x1b[?1049l")
+    below.resize(cols, rows)
+    both = Vt(cols, rows, 0)
+    both.feed_str(below.dump() + _SWITCH + vt.dump().partition(_ALTERNATE)[2])
+    return both
 
 
 def _unbroken(work: Callable[[], T]) -> T:

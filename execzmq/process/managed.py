@@ -23,7 +23,6 @@ from execzmq.process.feeder import StdinFeeder
 from execzmq.process.index import Kind, Record
 from execzmq.process.lifecycle import Action, Fact, Life
 from execzmq.process.log import OutputLog
-from execzmq.process.screen import ProcessScreen
 from execzmq.process.spec import ProcessSpec
 from execzmq.process.streams import StreamPump
 from execzmq.process.streamset import StreamSet
@@ -95,7 +94,6 @@ class ManagedProcess:
         self.streams = StreamSet(log, backlog, self._paused)
         self.last_output: Record | None = None
         self.disk = DiskTrouble(self)
-        self.screen = ProcessScreen(self)
         self.observer = observer
         self._clock = clock
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Own the screen of one process's terminal: an emulator that goes after the log when somebody asks.
+"""Own what terminals show: emulators that go after the logs of processes when somebody asks.
 
 Nothing is done for a terminal that nobody asks about. To go through a long past takes many turns of the loop;
 what costs more than it is worth is given up for a guess from the newest output.
@@ -30,8 +30,31 @@ _MOST_SECONDS = 5.0
 """Seconds of work for one answer; a usual past of 32 MiB takes about two."""
 
 
+_MOST_SCREENS = 64
+"""Screens that are kept for the next who asks; each has at most some 6 MiB."""
+
+
 class _TooCostly(Exception):
     """The output is of a kind that an emulator is not worth."""
+
+
+class Screens:
+    """The screens of processes that were asked for lately."""
+
+    def __init__(self) -> None:
+        self._screens: dict[ManagedProcess, ProcessScreen] = {}
+
+    async def now(self, process: ManagedProcess) -> Screen:
+        """Return what a process's terminal shows; see ProcessScreen."""
+        screen = self._screens.pop(process) if process in self._screens else ProcessScreen(process)
+        self._screens[process] = screen
+        if len(self._screens) > _MOST_SCREENS:
+            del self._screens[next(iter(self._screens))]
+        return await screen.now()
+
+    def forget(self, process: ManagedProcess) -> None:
+        """Give up what is kept of a process; no error where that is nothing."""
+        self._screens.pop(process, None)
 
 
 class ProcessScreen:
@@ -91,8 +114,10 @@ class ProcessScreen:
                 await self._feed(emulator, memoryview(page.buffer)[begin : begin + entry.length], work)
                 begin += entry.length
             elif (size := _size_in(entry, page)) is not None:
-                emulator.resize(*size)
+                with work:
+                    emulator.resize(*size)
             self._seq, self._fed = _last_of(entry), 0
+            await work.pause()
         self._seq = max(self._seq, page.next_seq)
 
     async def _feed(self, emulator: Emulator, data: memoryview, work: _Work) -> None:

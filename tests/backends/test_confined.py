@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,7 @@ from tests.commands import (
     words,
 )
 from tests.end_to_end.confinement import groups_of
+from tests.escapes.site import base_folder
 from tests.support import deadline, wait_until
 
 pytestmark = pytest.mark.slow
@@ -85,6 +87,13 @@ def root(home_root: Path) -> Path:
     folder = home_root / "ws"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that this user may write to, and that a sandbox shows as it is."""
+    with tempfile.TemporaryDirectory(prefix="xz-", dir=base_folder()) as folder:
+        yield Path(folder)
 
 
 def confined(
@@ -321,13 +330,13 @@ async def test_terminal_of_a_shell() -> None:
         assert end_of(events).exit_code == 3
 
 
-async def test_a_denial_is_told_with_its_evidence(root: Path) -> None:
+async def test_a_denial_is_told_with_its_evidence(root: Path, outside: Path) -> None:
     """The cause says that it was the sandbox, and what was seen."""
     async with private() as backend:
-        process = await backend.start(confined(shell("touch /etc/nosuch"), root))
+        process = await backend.start(confined(shell(f"touch {outside}/nosuch"), root))
         result = end_of(await all_events(process))
         assert (result.cause, result.confidence) == ("sandbox_denied", "high")
-        assert "/etc/nosuch" in result.evidence[0]
+        assert f"{outside}/nosuch" in result.evidence[0]
         process = await backend.start(confined(shell("cat nosuch"), root))
         assert end_of(await all_events(process)).cause == "exited"
 
@@ -477,10 +486,10 @@ async def test_a_sandbox_that_ended_between_two_servers(folder: Path, root: Path
 
 @pytest.mark.parametrize("keeper_ends", [False, True])
 async def test_the_verdict_on_what_ended_between_two_servers(
-    folder: Path, root: Path, keeper_ends: bool
+    folder: Path, root: Path, outside: Path, keeper_ends: bool
 ) -> None:
     """The next server judges as the last would have, also where the keeper has ended too."""
-    line = "echo one; until [ -e go ]; do sleep 0.01; done; touch /etc/nosuch"
+    line = f"echo one; until [ -e go ]; do sleep 0.01; done; touch {outside}/nosuch"
     other = confined(shell("sleep 60", process_id="other"))
     async with life(folder) as backend:
         keeper = backend.keeper.pid

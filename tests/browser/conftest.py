@@ -21,7 +21,8 @@ from tests.browser import chromium, jupyter
 from tests.browser.chromium import Calls
 from tests.browser.jupyter import JupyterServer
 from tests.browser.notebook import PICTURES, SCRIPT, Notebooks
-from tests.conftest import FAILED, FOLDERS
+from tests.conftest import FAILED
+from tests.homes import FOLDERS
 
 SHOWN = pytest.StashKey[bool]()
 """Whether a page was shown in this run."""

@@ -26,6 +26,8 @@ async def test_many_lines(notebooks: Notebooks) -> None:
     assert f"\n{LINES}\n" in shown
     [process] = await _processes()
     assert f"execzmq logs {process.process_id}" in shown
+    last = notebook.cell(1).locator(".jp-OutputArea-child").last
+    await last.evaluate("element => element.scrollIntoView({block: 'end'})")
     await notebook.picture("flood")
 
 

@@ -5,41 +5,23 @@ import contextlib
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.async_api import BrowserContext, Page, TimeoutError
+from playwright.async_api import BrowserContext, Page
 
-from execzmq.client.sync import Client
+from execzmq.client.sync import Client, Process
 from execzmq.types.params import TtySize
 from tests.browser.chromium import Calls
 from tests.browser.notebook import PICTURES
+from tests.browser.shown_terminal import ShownTerminal
 from tests.browser.terminal_site import Site, serving_terminals
 from tests.servers import ServerProcess, serving
-from tests.support import child, ms, wait_until
+from tests.support import child, wait_until
 
 pytestmark = pytest.mark.slow
 
 SHELL = ["bash", "--norc", "--noprofile"]
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "PS1": "$ ", "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-CELLS = """(key) => {
-    const {term} = document.getElementById(key).execzmqTerminal, buffer = term.buffer.active, cells = [];
-    for (let row = 0; row < term.rows; row++)
-        for (let col = 0; col < term.cols; col++) {
-            const cell = buffer.getLine(buffer.baseY + row).getCell(col);
-            cells.push([cell.getChars() || " ", cell.getWidth(), cell.getFgColorMode(), cell.getFgColor(),
-                cell.getBgColorMode(), cell.getBgColor(), cell.isBold(), cell.isInverse(),
-                cell.isUnderline()]);
-        }
-    const {mouseTrackingMode, bracketedPasteMode} = term.modes;
-    return {cells, type: buffer.type, row: buffer.cursorY, col: buffer.cursorX,
-        rows: term.rows, cols: term.cols, mouseTrackingMode, bracketedPasteMode};
-}"""
-TEXT = """(key) => {
-    const {term} = document.getElementById(key).execzmqTerminal, buffer = term.buffer.active, lines = [];
-    for (let row = 0; row < buffer.length; row++) lines.push(buffer.getLine(row).translateToString(true));
-    return lines.join("\\n").trimEnd();
-}"""
 
 
 class Terminals:
@@ -49,41 +31,11 @@ class Terminals:
         self.page = page
         self.site = site
 
-    async def show(self, key: str, process: Any, begins_with: TtySize | None = None) -> None:
-        """Show a process's terminal below the others, and wait until it is known who types."""
+    async def show(self, key: str, process: Process, begins_with: TtySize | None = None) -> ShownTerminal:
+        """Show a process's terminal below the others."""
         self.site.terminals[key] = (process, begins_with)
         await self.page.evaluate("key => show(key)", key)
-        await self.page.locator(f"#{key} [data-keyboard]:not([data-keyboard=waiting])").wait_for()
-
-    async def held(self, key: str, hold: str) -> None:
-        """Wait until a terminal says who types."""
-        await self.page.locator(f"#{key} [data-keyboard={hold}]").wait_for()
-
-    async def says(self, key: str, text: str) -> None:
-        """Wait until a terminal shows a text."""
-        await self.page.wait_for_function(f"([key, text]) => ({TEXT})(key).includes(text)", arg=[key, text])
-
-    async def text(self, key: str) -> str:
-        """Return all that a terminal shows, lines that have scrolled away too."""
-        return str(await self.page.evaluate(TEXT, key))
-
-    async def cells(self, key: str) -> dict[str, Any]:
-        """Return each cell of a screen, its cursor and modes."""
-        found = await self.page.evaluate(CELLS, key)
-        assert isinstance(found, dict)
-        return found
-
-    async def look_the_same(self, one: str, two: str) -> None:
-        """Wait until two screens do not differ: what is on its way to one may be there at the other."""
-        with contextlib.suppress(TimeoutError):
-            same = f"([one, two]) => JSON.stringify(({CELLS})(one)) === JSON.stringify(({CELLS})(two))"
-            await self.page.wait_for_function(same, arg=[one, two], timeout=ms(5000) * 1000)
-        assert await self.cells(one) == await self.cells(two)
-
-    async def type(self, key: str, text: str) -> None:
-        """Type into a terminal."""
-        await self.page.click(f"#{key} .xterm-screen")
-        await self.page.keyboard.type(text)
+        return ShownTerminal(self.page, f"#{key}")
 
     async def picture(self, name: str) -> None:
         """Keep a picture of the page."""
@@ -130,14 +82,12 @@ async def test_type_colours_and_size(context: BrowserContext, calls: Calls, clie
     """Keys reach the shell, its colours are in the cells, and it has the size of the room in the page."""
     shell = client.start(SHELL, tty=True, env=ENV)
     async with page_of(context, calls) as page:
-        await page.show("one", shell, TtySize())
-        await page.held("one", "yours")
-        await page.type(
-            "one", "printf '\\e[31mred\\e[1;38;2;1;2;3mtrue\\e[0m\\n'; echo si''ze $(stty size)\n"
-        )
-        await page.says("one", "size ")
-        screen = await page.cells("one")
-        assert f"size {screen['rows']} {screen['cols']}" in await page.text("one")
+        one = await page.show("one", shell, TtySize())
+        await one.held("yours")
+        await one.type("printf '\\e[31mred\\e[1;38;2;1;2;3mtrue\\e[0m\\n'; echo si''ze $(stty size)\n")
+        await one.says("size ")
+        screen = await one.cells()
+        assert f"size {screen['rows']} {screen['cols']}" in await one.text()
         at = next(
             n
             for n, cell in enumerate(screen["cells"])
@@ -147,10 +97,10 @@ async def test_type_colours_and_size(context: BrowserContext, calls: Calls, clie
         assert red[2:4] == [16777216, 1]
         assert true[2:4] == [50331648, 0x010203]
         await page.page.set_viewport_size({"width": 800, "height": 900})
-        await page.page.wait_for_function(f"one.execzmqTerminal.term.cols < {screen['cols']}")
-        await page.type("one", "clear; echo ag''ain $(stty size)\n")
-        smaller = await page.cells("one")
-        await page.says("one", f"again {smaller['rows']} {smaller['cols']}")
+        await one.holds(f"view => view.term.cols < {screen['cols']}")
+        await one.type("clear; echo ag''ain $(stty size)\n")
+        smaller = await one.cells()
+        await one.says(f"again {smaller['rows']} {smaller['cols']}")
         await page.picture("terminal-typed")
     shell.kill()
 
@@ -168,10 +118,10 @@ async def test_paste_is_bracketed_and_a_title_is_text(
     )
     process = client.start(child(code), tty=True)
     async with page_of(context, calls) as page:
-        await page.show("one", process, TtySize())
-        await page.says("one", "ready")
-        await page.held("one", "yours")
-        await page.page.click("#one .xterm-screen")
+        one = await page.show("one", process, TtySize())
+        await one.says("ready")
+        await one.held("yours")
+        await one.click()
         await page.page.evaluate(
             """() => {
                 const clipboardData = new DataTransfer();
@@ -180,7 +130,7 @@ async def test_paste_is_bracketed_and_a_title_is_text(
                 document.activeElement.dispatchEvent(paste);
             }"""
         )
-        await page.says("one", r"b'\x1b[200~line one\rline two\x1b[201~'")
+        await one.says(r"b'\x1b[200~line one\rline two\x1b[201~'")
         assert await page.page.locator(".execzmq-terminal-title").inner_html() == "&lt;b&gt;title&lt;/b&gt;"
 
 
@@ -193,34 +143,34 @@ async def test_mouse_reaches_the_program(context: BrowserContext, calls: Calls, 
     )
     process = client.start(child(code), tty=True)
     async with page_of(context, calls) as page:
-        await page.show("one", process, TtySize())
-        await page.says("one", "ready")
-        await page.held("one", "yours")
-        await page.page.click("#one .xterm-screen", position={"x": 2, "y": 2})
-        await page.says("one", r"b'\x1b[<0;1;1M")
+        one = await page.show("one", process, TtySize())
+        await one.says("ready")
+        await one.held("yours")
+        await one.click(2, 2)
+        await one.says(r"b'\x1b[<0;1;1M")
 
 
 async def test_keyboard_alone(context: BrowserContext, calls: Calls, client: Client) -> None:
     """Without a mouse one gets into the terminal, out of it, and through what one only watches."""
     process = client.start(["cat"], tty=True)
     async with page_of(context, calls) as page:
-        await page.show("one", process, TtySize())
-        await page.held("one", "yours")
-        await page.show("two", process)
-        await page.held("two", "elsewhere")
+        one = await page.show("one", process, TtySize())
+        await one.held("yours")
+        two = await page.show("two", process)
+        await two.held("elsewhere")
         await page.page.keyboard.press("Tab")
         await page.page.keyboard.press("Tab")
         await page.page.keyboard.type("typed\tby keys\n")
-        await page.says("two", "typed   by keys\ntyped   by keys")
+        await two.says("typed   by keys\ntyped   by keys")
         await page.page.keyboard.press("Control+Shift+Enter")
         focused = "document.activeElement.textContent"
         assert await page.page.evaluate(focused) == "Hand over keyboard"
         await page.page.keyboard.press("Enter")
-        await page.held("two", "free")
+        await two.held("free")
         await page.page.keyboard.type("mine again\n")
-        await page.held("one", "yours")
-        await page.says("two", "mine again")
-        await page.held("two", "elsewhere")
+        await one.held("yours")
+        await two.says("mine again")
+        await two.held("elsewhere")
         await page.page.locator("#two .execzmq-terminal-button:visible").focus()
         await page.page.keyboard.press("Tab")
         await page.page.keyboard.press("Tab")
@@ -234,24 +184,24 @@ async def test_two_notebooks_share_a_terminal(
     """One types, the other sees the same and can take over; the size goes with the keyboard."""
     shell = client.start(SHELL, tty=True, process_id="shared", env=ENV)
     async with page_of(context, calls) as page:
-        await page.show("one", shell, TtySize())
-        await page.held("one", "yours")
-        await page.type("one", "echo fr''om one\n")
-        await page.says("one", "from one")
-        await page.show("two", other.attach("shared"))
-        await page.held("two", "elsewhere")
-        await page.says("two", "from one")
-        await page.type("two", "echo never\n")
+        one = await page.show("one", shell, TtySize())
+        await one.held("yours")
+        await one.type("echo fr''om one\n")
+        await one.says("from one")
+        two = await page.show("two", other.attach("shared"))
+        await two.held("elsewhere")
+        await two.says("from one")
+        await two.type("echo never\n")
         await page.page.evaluate("two.style.width = '400px'")
-        await page.page.click("#two >> text=Take keyboard")
-        await page.held("two", "yours")
-        await page.type("two", "echo fr''om two\n")
-        await page.says("one", "from two")
-        await page.held("one", "elsewhere")
-        await page.page.wait_for_function("one.execzmqTerminal.term.cols < 60")
-        assert "never" not in await page.text("one")
+        await two.press("Take keyboard")
+        await two.held("yours")
+        await two.type("echo fr''om two\n")
+        await one.says("from two")
+        await one.held("elsewhere")
+        await one.holds("view => view.term.cols < 60")
+        assert "never" not in await one.text()
         await page.picture("terminal-shared")
-        await page.look_the_same("one", "two")
+        await one.looks_like(two)
     shell.kill()
 
 
@@ -268,29 +218,29 @@ async def test_late_joiner_sees_what_the_owner_sees(
     argv = ["vim", "-u", "NONE", "-c", "syntax on | set number hlsearch mouse=a", "-c", "/return", file.name]
     process = client.start(argv, tty=True, process_id="editor", env=ENV, cwd=tmp_path)
     async with page_of(context, calls) as page:
-        await page.show("one", process, TtySize())
-        await page.held("one", "yours")
-        await page.says("one", "grüße_1")
-        await page.type("one", ":split\nia longer line\x1b")
-        await page.says("one", "a longer line")
-        await page.show("two", other.attach("editor"))
-        await page.says("two", "a longer line")
-        await page.look_the_same("one", "two")
-        await page.type("one", "GO the end\x1b")
-        await page.says("one", "the end")
-        await page.says("two", "the end")
-        await page.look_the_same("one", "two")
+        one = await page.show("one", process, TtySize())
+        await one.held("yours")
+        await one.says("grüße_1")
+        await one.type(":split\nia longer line\x1b")
+        await one.says("a longer line")
+        two = await page.show("two", other.attach("editor"))
+        await two.says("a longer line")
+        await one.looks_like(two)
+        await one.type("GO the end\x1b")
+        await one.says("the end")
+        await two.says("the end")
+        await one.looks_like(two)
         await page.picture("terminal-joined-late")
-        await page.type("one", ":qa!\n")
-        await page.held("two", "ended")
+        await one.type(":qa!\n")
+        await two.held("ended")
 
 
 async def test_flood_is_shown_to_its_last_line(context: BrowserContext, calls: Calls, client: Client) -> None:
     """Every byte of a flood is rendered and acknowledged."""
     process = client.start(["seq", "1", "300000"], tty=True)
     async with page_of(context, calls) as page:
-        await page.show("one", process, TtySize())
-        await page.held("one", "ended")
-        assert (await page.text("one")).endswith("\n299999\n300000")
+        one = await page.show("one", process, TtySize())
+        await one.held("ended")
+        assert (await one.text()).endswith("\n299999\n300000")
         end, size = page.site.ends["one"], process.info().output_bytes["stdout"]
         await asyncio.to_thread(wait_until, lambda: end.rendered == size)

@@ -12,8 +12,12 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.escapes.site import base_folder
 from tests.support import REPOSITORY
@@ -25,7 +29,10 @@ UID = next(user.pw_uid for user in pwd.getpwall() if user.pw_name in ("games", "
 """
 
 _UNUSED = ("site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "config-*", "*.a")
-_TOOLS = ("mypy*", "*mypyc*", "ruff*", "setuptools", "setuptools-*", "_editable_impl_*")
+_PACKAGES = ("execzmq", "pytest", "pytest-timeout", "hypothesis", "pip", "ipykernel")
+"""What the tests run with, besides what these need themselves: little of all that is installed here."""
+_UNASKED = ("jedi/third_party/", "debugpy/")
+"""Parts of these that are for who completes names or looks for faults, with most of all files."""
 _TREE = ("execzmq", "tests", "pyproject.toml")
 
 
@@ -47,11 +54,11 @@ class Copy:
         program = self._python / "bin" / version
         program.parent.mkdir(parents=True)
         _copy(os.path.realpath(sys.executable), program)
-        standard, own = Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib"))
+        standard = Path(sysconfig.get_path("stdlib"))
         _copy_tree(standard, self._python / "lib" / version, _UNUSED)
         for library in Path(sys.base_prefix, "lib").glob("libpython*.so*"):
             _copy(library, self._python / "lib" / library.name)
-        _copy_tree(own, self._python / "lib" / version / "site-packages", _TOOLS)
+        _copy_packages(self._python / "lib" / version / "site-packages")
         for name in _TREE:
             source, target = REPOSITORY / name, self.top / "tree" / name
             if source.is_dir():
@@ -90,9 +97,39 @@ class Copy:
         )
 
 
+def _copy_packages(target: Path) -> None:
+    own = Path(sysconfig.get_path("purelib"))
+    for distribution in _needed(_PACKAGES):
+        for file in distribution.files or ():
+            source = own / file
+            if str(file).startswith(_UNASKED):
+                continue
+            if ".." not in file.parts and not file.name.startswith("_editable_impl_") and source.exists():
+                (target / file).parent.mkdir(parents=True, exist_ok=True)
+                _copy(source, target / file)
+    _open_folders(target)
+
+
+def _needed(names: Iterable[str]) -> list[metadata.Distribution]:
+    """Return distributions and all that they need, without extras."""
+    found: dict[str, metadata.Distribution] = {}
+    left = list(names)
+    while left:
+        name = canonicalize_name(left.pop())
+        if name not in found:
+            found[name] = metadata.distribution(name)
+            needs = map(Requirement, found[name].requires or ())
+            left += [one.name for one in needs if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return list(found.values())
+
+
 def _copy_tree(source: Path, target: Path, unused: tuple[str, ...]) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(*unused), copy_function=_copy)
-    for folder, _, _ in os.walk(target):
+    _open_folders(target)
+
+
+def _open_folders(top: Path) -> None:
+    for folder, _, _ in os.walk(top):
         os.chmod(folder, 0o755)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
-from tests.conftest import FOLDERS
+from tests.homes import FOLDERS
 from tests.support import REPOSITORY, deadline
 
 SECONDS = 15.0
@@ -92,6 +92,12 @@ class Kernel:
     def interrupt(self) -> None:
         """Interrupt the kernel as a front end does."""
         self._manager.interrupt_kernel()
+
+    def restart(self) -> None:
+        """Restart the kernel as a front end does, and load the extension again."""
+        self._manager.restart_kernel(now=False)
+        self._client.wait_for_ready(timeout=deadline(30).left())
+        assert self.run("%load_ext execzmq").status == "ok"
 
     def complete(self, code: str) -> list[str]:
         """Return what Tab offers at the end of a text."""

@@ -22,6 +22,7 @@ class FakePage:
 
     Attributes:
         messages: content and buffers of all that came but output.
+        is_gone: it answers nothing any more.
         output: the output since the last picture, after that picture.
     """
 
@@ -30,6 +31,7 @@ class FakePage:
         self.messages: list[tuple[dict[str, Any], list[bytes]]] = []
         self.output = b""
         self.biggest = 0
+        self.is_gone = False
         self.error: Exception | None = None
         self._changed = threading.Condition()
         self.end = TerminalEnd(process, self._hear, begins_with=begins_with)
@@ -48,21 +50,19 @@ class FakePage:
 
     def acknowledge(self) -> None:
         """Say that all was rendered."""
-        picture = self.last("picture")
-        if picture is not None:
+        if picture := self.last("picture"):
             self.say("rendered", picture=picture["picture"], total=len(self.output))
 
-    def last(self, kind: str) -> dict[str, Any] | None:
-        """Return the last message of a kind."""
-        return next((content for content, _ in reversed(self.messages) if content["type"] == kind), None)
+    def last(self, kind: str) -> dict[str, Any]:
+        """Return the last message of a kind; empty where none has come."""
+        return next((content for content, _ in reversed(self.messages) if content["type"] == kind), {})
 
     @property
     def keyboard(self) -> str:
         """Who has the keyboard, as the page was told last."""
-        state = self.last("state")
-        return "" if state is None else state["keyboard"]
+        return str(self.last("state").get("keyboard", ""))
 
-    def wait(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    def wait(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
         """Wait until something holds that the messages decide."""
         limit = deadline(seconds)
         with self._changed:
@@ -81,3 +81,5 @@ class FakePage:
             self._changed.notify_all()
         if self.renders:
             self.acknowledge()
+        if content["type"] == "ping" and not self.is_gone:
+            self.say("here")

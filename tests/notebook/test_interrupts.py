@@ -113,6 +113,17 @@ def test_command_can_be_left_running(notebook: Kernel) -> None:
     assert notebook.run("p.kill(); print(p.wait().cause)").text() == "terminated\n"
 
 
+def test_restart_of_the_kernel_is_no_interrupt() -> None:
+    """A front end interrupts a kernel before it restarts it; the command runs on and can be attached to."""
+    with kernel() as notebook:
+        cell = notebook.start("%execz -i --name kept sh -c 'echo up; read x; echo $x'")
+        notebook.wait_text(cell, "up\n")
+        notebook.restart()
+        write = "import execzmq; p = execzmq.attach('kept'); print(p.info().state); p.write(b'on\\n')"
+        assert notebook.run(write).text() == "running\n"
+        assert notebook.run("%execz --attach kept").text() == "up\non\n"
+
+
 def test_interrupt_leaves_what_is_only_watched(notebook: Kernel) -> None:
     """To attach is to look: an interrupt ends the looking alone."""
     notebook.run("%execz --bg --proc p -i --name watched sh -c 'echo up; read x; echo $x'")

@@ -1,16 +1,23 @@
 """The kernel's end of a terminal: all of the output to each page at its pace, the keys of one, one size."""
 
 import time
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from execzmq.client.sync import Client
+from execzmq.client.aio import AsyncProcess
+from execzmq.client.sync import Client, Process
 from execzmq.notebook.flow import CHUNK, WINDOW
 from execzmq.notebook.terminal import MOST_WAITING
+from execzmq.types.events import Closed, Event, Gap, Output, Started, last_seq_of
 from execzmq.types.params import TtySize
+from execzmq.types.results import Screen
+from tests.client.clients import open_on
+from tests.fakes import SUCCESS, FakeBackend, FakeProcess, Step
 from tests.notebook.pages import FakePage
 from tests.servers import ServerProcess
-from tests.support import child
+from tests.support import child, wait_until
 
 SIZE = TtySize(24, 80)
 ASKS = "import sys; print('ready'); print('got', sys.stdin.readline())"
@@ -24,7 +31,7 @@ def test_nothing_is_sent_before_the_page_is_open(client: Client) -> None:
     page.type(b"x")
     assert page.messages == []
     page.open()
-    page.wait(lambda: page.last("ended") is not None)
+    page.wait(lambda: page.last("ended"))
     assert page.output == b"hello\r\n"
     assert page.last("picture") == {"type": "picture", "picture": 1, "rows": 24, "cols": 80}
     assert page.last("ended") == {"type": "ended", "text": "exit code 0"}
@@ -37,7 +44,7 @@ def test_first_page_types_and_sizes(client: Client) -> None:
     page.open(31, 101)
     page.wait(lambda: page.keyboard == "yours" and b"ready" in page.output)
     page.type("grüß\r".encode())
-    page.wait(lambda: page.last("ended") is not None)
+    page.wait(lambda: page.last("ended"))
     assert "got grüß".encode() in page.output
     assert b"columns=101, lines=31" in page.output
 
@@ -48,7 +55,7 @@ def test_every_byte_reaches_a_page_that_renders(client: Client) -> None:
     process = client.start(["seq", "1", "300000"], tty=True)
     page = FakePage(process, SIZE)
     page.open()
-    page.wait(lambda: page.last("ended") is not None, 30.0)
+    page.wait(lambda: page.last("ended"), 30.0)
     assert page.output == b"".join(b"%d\r\n" % number for number in range(1, 300001))
     assert page.biggest <= CHUNK
     page.end.close()
@@ -62,13 +69,13 @@ def test_a_dead_page_holds_up_nobody(client: Client) -> None:
     dead.open()
     living.open()
     assert process.wait(20.0, closed=True).exit_code == 0
-    living.wait(lambda: living.last("ended") is not None, 20.0)
+    living.wait(lambda: living.last("ended"), 20.0)
     assert living.output.endswith(b"150000\r\n")
     assert len(dead.output) <= WINDOW
     dead.wait(lambda: len(dead.output) > WINDOW - CHUNK)
     dead.renders = True  # it was only asleep
     dead.acknowledge()
-    dead.wait(lambda: dead.last("ended") is not None, 20.0)
+    dead.wait(lambda: dead.last("ended"), 20.0)
     assert dead.output == living.output
 
 
@@ -85,7 +92,7 @@ def test_messages_are_at_most_fifty_a_second(client: Client) -> None:
 
     page.end._send = count
     page.open()
-    page.wait(lambda: page.last("ended") is not None)
+    page.wait(lambda: page.last("ended"))
     within = [sum(begin <= other < begin + 0.5 for other in times) for begin in times]
     assert max(within) <= 25 + 6  # the picture, states and the end come between
 
@@ -104,7 +111,7 @@ def test_second_page_of_a_notebook_watches_until_it_takes_over(client: Client) -
     one.wait(lambda: one.keyboard == "elsewhere")
     one.type(b"nor mine\r")
     two.type(b"now I\r")
-    two.wait(lambda: two.last("ended") is not None)
+    two.wait(lambda: two.last("ended"))
     assert b"got now I" in two.output
 
 
@@ -131,7 +138,7 @@ def test_two_notebooks_hand_the_keyboard_over(server: ServerProcess) -> None:
         one.end.close()
         two.wait(lambda: two.keyboard == "free")
         process.kill()
-        two.wait(lambda: two.last("ended") is not None)
+        two.wait(lambda: two.last("ended"))
 
 
 def test_unmounted_page_gives_the_keyboard_back(client: Client) -> None:
@@ -148,6 +155,22 @@ def test_unmounted_page_gives_the_keyboard_back(client: Client) -> None:
     process.kill()
 
 
+def test_page_that_was_loaded_anew_types_again(client: Client) -> None:
+    """A page that went without a word has the keyboard until the next page comes, and no longer."""
+    process = client.start(["cat"], tty=True)
+    gone = FakePage(process, SIZE)
+    gone.open()
+    gone.wait(lambda: gone.keyboard == "yours")
+    gone.is_gone = True
+    gone.renders = False
+    page = FakePage(process, SIZE)
+    page.open()
+    page.wait(lambda: page.keyboard == "yours")
+    page.type(b"again\r")
+    page.wait(lambda: b"again\r\nagain" in page.output)
+    process.kill()
+
+
 def test_keys_that_nobody_reads_are_bounded(client: Client) -> None:
     """A page that sends keys without end is told that they were dropped; the terminal goes on."""
     process = client.start(child("import time; print('ready'); time.sleep(60)"), tty=True)
@@ -157,15 +180,16 @@ def test_keys_that_nobody_reads_are_bounded(client: Client) -> None:
     piece = b"x" * (128 * 1024)
     for _ in range(3 * MOST_WAITING // len(piece)):
         page.type(piece)
-    page.wait(lambda: page.last("refused") is not None)
+    page.wait(lambda: page.last("refused"))
     process.kill()
-    page.wait(lambda: page.last("ended") is not None)
+    page.wait(lambda: page.last("ended"))
 
 
 def test_nonsense_has_no_effect(client: Client) -> None:
     """Whatever a page says, the end lives on."""
     process = client.start(["cat"], tty=True)
     page = FakePage(process, SIZE)
+    content: Any
     for content in (None, [], "x", {}, {"type": 3}, {"type": "typed"}, {"type": "rendered", "total": "x"}):
         page.end.receive(content)
     page.say("fitted", rows=-1, cols=1e400)
@@ -196,5 +220,69 @@ def test_forgotten_process_is_told(client: Client) -> None:
     process.forget()
     page = FakePage(process, SIZE)
     page.open()
-    page.wait(lambda: page.last("gone") is not None)
+    page.wait(lambda: page.last("gone"))
     assert process.process_id in page.last("gone")["text"]
+
+
+def test_late_page_begins_with_the_screen(client: Client) -> None:
+    """A page without a beginning gets the screen as it is, in its size, and then all that follows, once."""
+    code = "print('\\x1b[2J\\x1b[Hfirst'); input(); print('second'); input(); print('third')"
+    process = client.start(child(code), tty=True)
+    one = FakePage(process, SIZE)
+    one.open(20, 70)
+    one.wait(lambda: one.keyboard == "yours" and b"first" in one.output and one.last("size"))
+    one.type(b"a\r")
+    one.wait(lambda: b"second" in one.output)
+    late = FakePage(process)
+    late.open()
+    late.wait(lambda: late.last("picture"))
+    assert late.last("picture") == {"type": "picture", "picture": 1, "rows": 20, "cols": 70}
+    assert b"first" in late.output
+    assert b"second" in late.output
+    one.type(b"b\r")
+    late.wait(lambda: late.last("ended"))
+    assert late.output.count(b"second") == late.output.count(b"third") == 1
+
+
+def test_page_that_is_far_behind_may_skip(client: Client) -> None:
+    """The user is told how far behind the page is, and what is left out then is the past, not the end."""
+    process = client.start([*child("import os; os.system('seq 1 600000'); print('done'); input()")], tty=True)
+    page = FakePage(process, SIZE, renders=False)
+    page.open()
+    page.wait(lambda: page.last("state").get("behind", 0) > WINDOW, 20.0)
+    wait_until(lambda: b"done" in process.screen().data)
+    page.renders = True
+    page.say("skipped")
+    page.wait(lambda: b"done" in page.output)
+    assert page.last("picture")["picture"] == 2
+    assert len(page.output) < 10_000
+    process.kill()
+    page.wait(lambda: page.last("ended"))
+
+
+class Shortened(FakeProcess):
+    """A process whose log begins after an event that a client wants."""
+
+    async def subscribe_events(self, after_seq: int = 0) -> AsyncIterator[Event]:
+        async for event in super().subscribe_events():
+            if last_seq_of(event) > after_seq:
+                yield event
+
+
+def test_lost_output_is_told(no_leaks: None) -> None:
+    """Where the log has dropped what the page has not seen, it is told how much, and sees the screen."""
+    steps: list[Step] = [
+        Started(1, 1),
+        Gap(2, 8, 4711),
+        Output(9, "stdout", 5000, b"end\r\n"),
+        Closed(10, SUCCESS),
+    ]
+    fake = Shortened("p", steps)
+    fake.shown = Screen(instance=1, seq=8, rows=30, cols=90, data=b"the screen\r\n")
+    with open_on(FakeBackend()) as client:
+        page = FakePage(Process(AsyncProcess(fake), client), SIZE)
+        page.open()
+        page.wait(lambda: page.last("ended"))
+    assert page.last("lost") == {"type": "lost", "bytes": 4711}
+    assert page.last("picture") == {"type": "picture", "picture": 2, "rows": 30, "cols": 90}
+    assert page.output == b"the screen\r\nend\r\n"

@@ -8,6 +8,7 @@ from execzmq.notebook.terminal_requests import (
     MOST_TYPED,
     Fitted,
     HandedOver,
+    Here,
     Opened,
     Rendered,
     Request,
@@ -32,6 +33,7 @@ from execzmq.types.params import TtySize
         ({"type": "took"}, [], Took()),
         ({"type": "handed_over"}, [], HandedOver()),
         ({"type": "skipped"}, [], Skipped()),
+        ({"type": "here"}, [], Here()),
     ],
 )
 def test_requests(content: object, buffers: list[bytes], request_: Request) -> None:

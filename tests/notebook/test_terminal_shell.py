@@ -28,7 +28,7 @@ def _run(argv: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("shutdown_servers")
 def test_terminal_is_shown_everything(tmp_path: Path) -> None:
-    """All lines are written to the two streams; a failure is one line; the background says how to come to it."""
+    """All lines are written to the two streams; a failure, and how to come to what goes on, are one line."""
     script = tmp_path / "script.ipy"
     script.write_text(
         "%load_ext execzmq\n"

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from execzmq.process.emulator import MOST_COLS, MOST_ROWS, Emulator, EmulatorBroken, tidy
+from tests.process import sessions
 
 
 def showing(emulator: Emulator) -> Any:
@@ -207,3 +209,33 @@ def test_fault_of_the_emulator_is_contained() -> None:
     """A fault within the emulator is an error like others."""
     with pytest.raises(EmulatorBroken):
         fed("\x1b[?7l\N{WOMAN}".encode(), rows=1, cols=1)
+
+
+def play(emulator: Emulator, steps: Sequence[tuple[int, int] | bytes]) -> Emulator:
+    """Do what a recording tells."""
+    for step in steps:
+        if isinstance(step, bytes):
+            emulator.feed(step)
+        else:
+            emulator.resize(*step)
+    return emulator
+
+
+@pytest.mark.parametrize("name", sessions.KEYS)
+def test_who_joins_a_session_late_sees_the_same(name: str) -> None:
+    """At any byte of a recorded session, cell by cell, then and at each later one that is looked at."""
+    size, *steps = (step for step in sessions.session(name).sizes_and_output())
+    assert isinstance(size, tuple)
+    whole = Emulator(*size)
+    joined: list[Emulator] = []
+    for number, step in enumerate(steps):
+        pieces = [step[: len(step) // 3], step[len(step) // 3 :]] if isinstance(step, bytes) else [step]
+        for piece in pieces:
+            for emulator in (whole, *joined):
+                play(emulator, [piece])
+            late = Emulator(whole.rows, whole.cols)
+            late.feed(whole.picture())
+            for emulator in (late, *joined):
+                assert showing(emulator) == showing(whole), number
+        joined = [*joined[-3:], late]
+    assert len(whole.picture()) < 20_000

@@ -40,6 +40,7 @@ from tests.protocol.samples import (
     PROCESS,
     REPLIES,
     REQUESTS,
+    SCREEN,
     Sample,
 )
 from tests.protocol.samples import (
@@ -401,3 +402,19 @@ def test_any_content_is_read_or_refused(blob: bytes) -> None:
     for read in READERS:
         with contextlib.suppress(ExecZMQError):
             read(content)
+
+
+def test_screen_round_trip() -> None:
+    """A screen comes back whole, its bytes in the one buffer."""
+    message = _sent("screen_reply", {"status": "ok", **values.screen_to_wire(SCREEN)}, [SCREEN.data])
+    values.check_reply("screen", message.content)
+    assert values.screen_from_wire(message.content, message.buffers) == SCREEN
+
+
+@pytest.mark.parametrize("change", [{"seq": -1}, {"rows": 0}, {"cols": 0}])
+def test_screen_that_there_cannot_be_is_refused(change: dict[str, Any]) -> None:
+    """A size or a seq below the least is no screen; nor is one in two buffers."""
+    with pytest.raises(RemoteProtocolError):
+        values.screen_from_wire({**values.screen_to_wire(SCREEN), **change}, [b""])
+    with pytest.raises(RemoteProtocolError):
+        values.screen_from_wire(values.screen_to_wire(SCREEN), [b"", b""])

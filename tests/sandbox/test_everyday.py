@@ -19,6 +19,7 @@ from execzmq.client.sync import Client
 from execzmq.sandbox.profile_store import profiles_path
 from execzmq.types.params import EnvPolicy
 from tests.cli.shell import UserTerminal, execzmq
+from tests.homes import another_home
 from tests.servers import serving
 from tests.sources import ROOT
 
@@ -48,9 +49,8 @@ def root(home_root: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def profiles() -> None:
-    """The user's own: one that also sees the tests' interpreter, and two that may commit."""
+def _write_profiles() -> None:
+    """Write the user's own: one that also sees the tests' interpreter, and two that may commit."""
     seen = [str(ROOT), sys.prefix, sys.base_prefix]
     path = profiles_path()
     path.parent.mkdir(exist_ok=True)
@@ -97,10 +97,18 @@ class Place:
         return self.with_python(f"'{PYTHON}' script.py")
 
 
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """A client of one server for all: it knows nothing of a workspace that a command does not say."""
+    with another_home():
+        _write_profiles()
+        with serving() as server, server.client() as client:
+            yield client
+
+
 @pytest.fixture
-def place(profiles: None, root: Path) -> Iterator[Place]:
-    with serving() as server, server.client() as client:
-        yield Place(client, root)
+def place(client: Client, root: Path) -> Place:
+    return Place(client, root)
 
 
 COMMANDS = {

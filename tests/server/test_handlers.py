@@ -183,6 +183,34 @@ async def test_pages_wait_for_a_client_that_takes_none() -> None:
         assert sum(map(len, page.buffers)) > 0
 
 
+async def test_a_screen_is_shown_to_whoever_may_read() -> None:
+    """An observer sees it too; it waits for room as pages do, and is told what it is of."""
+    async with opened() as rig:
+        made = share("observer", "p")
+        rig.desk.book.add(made)
+        process = await rig.backend.start(words("sleep", "1000", process_id="p", tty=True))
+        await rig.backend.start(words("sleep", "1000", process_id="q"))
+        screen = {"process_id": "p", "instance": process.instance}
+        rig.context.pages.sent("client-1", b"client", "other", memoryview(bytes(PAGES_PER_CLIENT)))
+        rig.desk.ask("screen", screen)
+        await asyncio.sleep(0)
+        assert rig.desk.sent == []
+        rig.desk.ask("lease", {"seconds": 30.0, "cursors": {}, "open": []})
+        rig.desk.answer()
+        await rig.desk.replied()
+        own = rig.desk.answer()
+        assert (own.content["seq"], own.content["rows"], own.content["cols"]) == (1, 24, 80)
+        rig.desk.ask("screen", screen, user=made.share_id)
+        await rig.desk.replied()
+        seen = rig.desk.answer()
+        assert (seen.content["status"], seen.buffers) == ("ok", own.buffers)
+        rig.desk.ask("screen", {"process_id": "q"})
+        await rig.desk.replied()
+        assert rig.desk.error() == "NotATerminal"
+        rig.desk.ask("screen", {"process_id": "p", "instance": 1})
+        assert rig.desk.error() == "InstanceChanged"
+
+
 def stored_of(page: dict[str, Any]) -> bytes:
     """Return what stands where a page says."""
     stored = Path(os.fsdecode(page["file"])).read_bytes()

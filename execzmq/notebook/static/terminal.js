@@ -104,6 +104,7 @@ class TerminalView {
       case "output": return this.take(bytesOf(buffers[0]));
       case "size": return this.take(() => this.resize(content));
       case "state": return this.noteState(content);
+      case "ping": return this.channel.send({ type: "here" }, []);
       case "lost": return this.note(`${amount(content.bytes)} of the output are no longer kept`);
       case "refused": return this.note(content.text);
       case "ended": return this.take(() => this.end("ended", content.text));

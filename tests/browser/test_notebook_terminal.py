@@ -1,0 +1,99 @@
+"""Terminals in cells: typed at, resized, loaded anew, shared between notebooks, and flooded."""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+import execzmq
+from tests.browser.notebook import Notebook, Notebooks
+from tests.browser.shown_terminal import ShownTerminal
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+LOAD = "%load_ext execzmq"
+SHELL = "%execz --tty --bg --name shell PS1='$ ' bash --norc --noprofile"
+LINES = 3_000_000
+
+
+async def opened(notebooks: Notebooks, line: str, name: str = "one") -> tuple[Notebook, ShownTerminal]:
+    """Open a notebook and run a line that shows a terminal in its second cell."""
+    notebook = await notebooks.open(LOAD, line, "import time; print('busy'); time.sleep(3)", name=name)
+    await notebook.run(0)
+    await notebook.start(1)
+    return notebook, ShownTerminal(notebook.page)
+
+
+async def test_terminal_in_a_cell(notebooks: Notebooks) -> None:
+    """It is typed at, also while a cell runs; JupyterLab's keys are the program's; a new page goes on."""
+    notebook, terminal = await opened(notebooks, SHELL)
+    await terminal.held("yours")
+    await terminal.type("echo dd aa; stty size\n")
+    cells = await terminal.cells()
+    await terminal.says(f"dd aa\n{cells['rows']} {cells['cols']}\n$")
+    await notebook.picture("terminal")
+    await notebook.start(2)
+    await notebook.said(2, "busy")
+    await terminal.type("echo mean''while\n")
+    await terminal.says("\nmeanwhile")
+    assert "busy" in await notebook.text(2)
+    await notebook.ended(2)
+    async with notebook.dark():
+        await terminal.holds("view => view.term.options.theme.background === '#111111'")
+        await notebook.picture("terminal-dark")
+    await notebook.reload()
+    await terminal.held("yours")
+    await terminal.says("\nmeanwhile")
+    await terminal.type("echo after''wards; exit\n")
+    await notebook.said(1, "afterwards")
+
+
+async def test_two_notebooks_on_one_terminal(notebooks: Notebooks, tmp_path: Path) -> None:
+    """An editor that is joined late, from another notebook, looks the same cell by cell; the keyboard passes on."""
+    if shutil.which("vim") is None:
+        pytest.skip("no vim to join late")
+    (tmp_path / "file.py").write_text("def grüße(n):\n    return 'wörld' * n\n" * 40)
+    vim = "vim -u NONE -c 'syntax on | set number hlsearch mouse=a' -c /return file.py"
+    notebook, owner = await opened(notebooks, f"%execz --tty --bg --name editor --cwd {tmp_path} {vim}")
+    await owner.held("yours")
+    await owner.says("wörld")
+    await owner.type(":split\nia longer line")
+    await owner.says("a longer line")
+    other, watcher = await opened(notebooks, "%execz --attach editor", name="two")
+    await watcher.held("elsewhere")
+    await watcher.says("a longer line")
+    await watcher.looks_like(owner)
+    await notebook.picture("terminal-owner")
+    await other.picture("terminal-watcher")
+    await watcher.press("Take keyboard")
+    await watcher.held("yours")
+    await watcher.type(" of another")
+    await owner.says("a longer line of another")
+    await owner.held("elsewhere")
+    await owner.looks_like(watcher)
+    await watcher.press("Hand over keyboard")
+    await owner.held("free")
+    await owner.page.keyboard.press("Escape")
+    await owner.type(":qa!\n")
+    await notebook.ended(1)
+
+
+async def test_three_million_lines(notebooks: Notebooks) -> None:
+    """A flood is shown to its last line, and the page has rendered every byte that the log has."""
+    _, terminal = await opened(notebooks, SHELL)
+    await terminal.held("yours")
+    await terminal.says("$")
+    shown, written = await terminal.rendered(), await output_bytes()
+    await terminal.type(f"seq 1 {LINES}; echo do''ne\n")
+    begin = time.monotonic()
+    await terminal.says(f"\n{LINES - 1}\n{LINES}\ndone\n$", 60.0)
+    print(f"{LINES} lines in a terminal of a page: {time.monotonic() - begin:.1f} s")
+    assert await terminal.rendered() - shown == await output_bytes() - written
+
+
+async def output_bytes() -> int:
+    """Return the bytes that the terminal's process has written."""
+    async with execzmq.aconnect() as client:
+        [process] = await client.processes()
+        return process.output_bytes["stdout"]
