@@ -60,6 +60,11 @@ class Hub:
         with self._lock:
             self._remember(process)
 
+    def begun(self, process: Process) -> None:
+        """Tell the pages that a cell begins to show a process: those that hear it get what the cell shows."""
+        self.know(process)
+        self._send({"type": "begun", "id": process.process_id, "instance": str(process.instance)}, [])
+
     def shown(self, process: Process, seq: int) -> None:
         """Tell the pages that the process's cell has shown its output up to an event."""
         with self._lock:

@@ -86,7 +86,7 @@ class RecordView:
     def begin(self) -> None:
         """Display it; once, before anything else."""
         if self._hub is not None:
-            self._hub.know(self._process)
+            self._hub.begun(self._process)
         self._record = record_of(self._process, self._kind, self._on, self._hub)
         self._written_at = time.monotonic()
         self._write(is_new=True)

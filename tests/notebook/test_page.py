@@ -36,7 +36,9 @@ def test_known_process(client: Client) -> None:
     """What the kernel has shown is live at once, in as many places as there are; each hears its own."""
     process = client.start(["cat"], stdin=True)
     hub = HubPage(_never)
-    hub.hub.know(process)
+    hub.hub.begun(process)
+    told = {"type": "begun", "id": process.process_id, "instance": str(process.instance)}
+    assert hub.messages == [(told, [])]
     for mount in ("m1", "m2"):
         hub.mount(mount, process)
         hub.say("to", mount=mount, content={"type": "opened"})
