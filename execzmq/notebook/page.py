@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -18,11 +19,14 @@ from execzmq.notebook import assets
 from execzmq.notebook.record import Kind
 from execzmq.notebook.terminal import TerminalEnd
 from execzmq.notebook.view import ViewEnd
+from execzmq.types.params import TtySize
 
 MOST_MOUNTS = 256
 """Records that may be live at once in all pages; the oldest makes room."""
 MOST_PROCESSES = 1024
 """Processes that the hub remembers; the oldest are found on their server again."""
+BEGINNING_LASTS = 20.0
+"""Seconds in which a page that is there shows what a cell has begun to show."""
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 Send: TypeAlias = Callable[[dict[str, Any], list[bytes]], None]
@@ -53,12 +57,26 @@ class Hub:
         self._connect = connect
         self._lock = threading.Lock()
         self._processes: dict[tuple[str, int], Process] = {}
+        self._beginnings: dict[tuple[str, int], tuple[TtySize, float]] = {}
         self._mounts: dict[str, tuple[Process, End]] = {}
 
     def know(self, process: Process) -> None:
         """Let pages show a process without looking for it."""
         with self._lock:
             self._remember(process)
+
+    def begun(self, process: Process, begins_with: TtySize | None = None) -> None:
+        """Tell the pages that a cell begins to show a process: those that hear it get what the cell shows.
+
+        Args:
+            begins_with: size of its terminal at the first byte, where the page that is there now is to see
+                all from there on; a later one sees the screen as it is.
+        """
+        self.know(process)
+        if begins_with is not None:
+            with self._lock:
+                self._beginnings[_key(process)] = begins_with, time.monotonic() + BEGINNING_LASTS
+        self._send({"type": "begun", "id": process.process_id, "instance": str(process.instance)}, [])
 
     def shown(self, process: Process, seq: int) -> None:
         """Tell the pages that the process's cell has shown its output up to an event."""
@@ -77,6 +95,7 @@ class Hub:
         with self._lock:
             mounts, self._mounts = self._mounts, {}
             self._processes.clear()
+            self._beginnings.clear()
         for _, end in mounts.values():
             end.close()
 
@@ -127,7 +146,7 @@ class Hub:
         def send(content: dict[str, Any], buffers: list[bytes]) -> None:
             self._send({"type": "to", "mount": mount, "content": content}, buffers)
 
-        end = TerminalEnd(process, send) if kind == "terminal" else ViewEnd(process, send)
+        end = self._terminal_end(process, send) if kind == "terminal" else ViewEnd(process, send)
         with self._lock:
             gone = [self._mounts.pop(mount, None)]
             if len(self._mounts) >= MOST_MOUNTS:
@@ -137,6 +156,11 @@ class Hub:
             if old is not None:
                 old[1].close()
         self._send({"type": "mounted", "mount": mount, "kind": kind}, [])
+
+    def _terminal_end(self, process: Process, send: Send) -> TerminalEnd:
+        with self._lock:
+            size, until = self._beginnings.pop(_key(process), (None, 0.0))
+        return TerminalEnd(process, send, begins_with=size if time.monotonic() < until else None)
 
     def _unmount(self, mount: str) -> None:
         with self._lock:
@@ -155,7 +179,9 @@ class Hub:
     def _remember(self, process: Process) -> None:
         self._processes[_key(process)] = process
         if len(self._processes) > MOST_PROCESSES:
-            del self._processes[next(iter(self._processes))]
+            oldest = next(iter(self._processes))
+            del self._processes[oldest]
+            self._beginnings.pop(oldest, None)
 
 
 def _key(process: Process) -> tuple[str, int]:

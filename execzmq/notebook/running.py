@@ -25,6 +25,7 @@ from execzmq.notebook.showing import Showing
 from execzmq.notebook.views import CellView, Kind, view_of
 from execzmq.notebook.waiting import Ender, Outcome, Waiting, is_ending
 from execzmq.types.events import Stream
+from execzmq.types.params import TtySize
 from execzmq.types.results import ExitResult
 
 
@@ -138,7 +139,8 @@ class CellRun:
         if not self._is_page:
             return None
         kind: Kind = "terminal" if self._is_terminal(process) else "view"
-        return view_of(process, kind=kind, on=self._line.on)
+        begins_with = TtySize() if self._line.attach is None and kind == "terminal" else None
+        return view_of(process, kind=kind, on=self._line.on, begins_with=begins_with)
 
     def _is_terminal(self, process: Process) -> bool:
         """Tell whether the page shows a terminal, which a process that is attached to may have too."""

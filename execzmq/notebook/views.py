@@ -20,6 +20,7 @@ from execzmq.notebook.page import Hub
 from execzmq.notebook.pictures import picture
 from execzmq.notebook.record import Kind as Kind
 from execzmq.notebook.record import Record
+from execzmq.types.params import TtySize
 from execzmq.types.results import ExitResult
 
 WRITE_EVERY = 1.0
@@ -41,14 +42,18 @@ class CellView(Protocol):
         """Show how the process ended; `None` where it was left running or its server is lost."""
 
 
-def view_of(process: Process, *, kind: Kind, on: str | None = None) -> CellView:
+def view_of(
+    process: Process, *, kind: Kind, on: str | None = None, begins_with: TtySize | None = None
+) -> CellView:
     """Return what shows a process under the cell that runs now.
 
     Args:
         kind: `view` has the output above it, `terminal` is the output.
         on: the environment that the process runs in, as `--on` names it; `None` = the default server.
+        begins_with: size of its terminal at the start, of which the page is to see all; `None` = it sees the
+            screen as it is, and what follows.
     """
-    return RecordView(process, kind, on, hubs.current())
+    return RecordView(process, kind, on, hubs.current(), begins_with)
 
 
 def record_of(process: Process, kind: Kind, on: str | None, hub: Hub | None) -> Record:
@@ -66,13 +71,22 @@ class RecordView:
 
     Args:
         hub: makes it live in a page; `None` = nothing does.
+        begins_with: as for `view_of`.
     """
 
-    def __init__(self, process: Process, kind: Kind, on: str | None, hub: Hub | None) -> None:
+    def __init__(
+        self,
+        process: Process,
+        kind: Kind,
+        on: str | None,
+        hub: Hub | None,
+        begins_with: TtySize | None = None,
+    ) -> None:
         self._process = process
         self._kind = kind
         self._on = on
         self._hub = hub
+        self._begins_with = begins_with
         self._record: Record
         self._display_id = f"execzmq-{uuid.uuid4().hex}"
         self._lock = threading.Lock()
@@ -82,7 +96,7 @@ class RecordView:
     def begin(self) -> None:
         """Display it; once, before anything else."""
         if self._hub is not None:
-            self._hub.know(self._process)
+            self._hub.begun(self._process, self._begins_with)
         self._record = record_of(self._process, self._kind, self._on, self._hub)
         self._written_at = time.monotonic()
         self._write(is_new=True)

@@ -1,6 +1,7 @@
 """The hub of a kernel: which records are live, who hears what, and what a page cannot do."""
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -8,6 +9,7 @@ import execzmq
 from execzmq.client.sync import Client
 from execzmq.errors import ConnectionFailed
 from execzmq.notebook import assets, page
+from execzmq.types.params import TtySize
 from tests.notebook.viewpages import HubPage
 
 
@@ -36,7 +38,9 @@ def test_known_process(client: Client) -> None:
     """What the kernel has shown is live at once, in as many places as there are; each hears its own."""
     process = client.start(["cat"], stdin=True)
     hub = HubPage(_never)
-    hub.hub.know(process)
+    hub.hub.begun(process)
+    told = {"type": "begun", "id": process.process_id, "instance": str(process.instance)}
+    assert hub.messages == [(told, [])]
     for mount in ("m1", "m2"):
         hub.mount(mount, process)
         hub.say("to", mount=mount, content={"type": "opened"})
@@ -162,3 +166,21 @@ def test_hub_forgets_the_oldest(client: Client, monkeypatch: pytest.MonkeyPatch)
         hub.mount(f"m{number}", process)
     hub.wait(lambda: len(hub.all("mounted")) == 3)
     assert isinstance(processes[0], execzmq.Process)
+
+
+def test_first_page_of_a_terminal_sees_it_from_its_beginning(client: Client) -> None:
+    """The page that is there when a cell starts a terminal gets all of the output, later ones the screen."""
+    process = client.start(["sh", "-c", "seq 100; cat"], tty=True)
+    hub = HubPage(_never)
+    hub.hub.begun(process, TtySize(24, 80))
+    hub.wait(lambda: b"100" in process.screen().data)
+    for mount in ("first", "second"):
+        hub.mount(mount, process, kind="terminal")
+        hub.say("to", mount=mount, content={"type": "opened"})
+        hub.wait(partial(lambda mount: bool(hub.heard(mount, "picture")), mount))
+    first, second = (
+        buffers[0] for content, buffers in hub.messages if content.get("content", {}).get("type") == "picture"
+    )
+    assert first == b""
+    assert b"100" in second
+    process.kill()

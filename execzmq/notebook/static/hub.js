@@ -7,7 +7,8 @@
  */
 
 const LINGER = 5 * 60 * 1000; // ms for which what was taken out of the page may come back
-const HELLO_EVERY = 250; // ms, at first
+const HELLO_EVERY = 250; // ms, for the first `OFTEN` times
+const OFTEN = 20;
 const ENOUGH_GREETINGS = 4;
 const NAME = Symbol.for("execzmq.page.1");
 
@@ -15,9 +16,14 @@ const NAME = Symbol.for("execzmq.page.1");
 class Page {
   hubs = new Map(); // token → Hub
   mounts = new Set();
-  shown = new Map(); // process → the last event that its cell has shown
+  shown = new Map(); // process whose cell was begun in this page → the last event that the cell has shown
   roots = new Set();
   isDue = false;
+
+  constructor() {
+    // A page that is left, or loaded anew, holds no keyboard; what it cannot say any more the kernel finds out.
+    addEventListener("pagehide", () => { for (const mount of [...this.mounts]) mount.close(); });
+  }
 
   /** Find records in a document or a shadow root, now and whenever it changes. */
   watch(root) {
@@ -114,7 +120,8 @@ class Hub {
     if (this.isLive || this.isClosed) return;
     this.greetings += 1;
     this.send({ type: "hello" });
-    setTimeout(() => this.greet(Math.min(2 * pause, LINGER)), pause);
+    const next = this.greetings < OFTEN ? pause : Math.min(2 * pause, LINGER);
+    setTimeout(() => this.greet(next), pause);
   }
 
   send(content, buffers = []) {
@@ -125,6 +132,7 @@ class Hub {
     switch (content.type) {
       case "welcome": return this.begin(content.is_aside);
       case "asset": return this.take(content.name, buffers[0]);
+      case "begun": return this.page.shown.set(keyOf(content), 0);
     }
     for (const mount of this.page.mounts) {
       if (mount.hub === this && mount.id === content.mount) mount.receive(content, buffers);
@@ -215,9 +223,15 @@ class Mount {
       case "mounted": return this.show(content.kind).catch((error) => this.offer(` ${error.message}`));
       case "refused": return this.offer(` ${content.text}`);
       case "lost": return this.open();
-      case "shown": return this.page.shown.set(keyOf(this.facts), content.seq);
+      case "shown": return this.note(content.seq);
       case "to": for (const listener of [...this.listeners]) listener(content.content, buffers);
     }
+  }
+
+  /** Note what the cell has shown; a page that was loaded anew since the cell was begun has not got it. */
+  note(seq) {
+    const key = keyOf(this.facts);
+    if (this.page.shown.has(key)) this.page.shown.set(key, seq);
   }
 
   async show(kind) {
