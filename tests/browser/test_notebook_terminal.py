@@ -50,7 +50,7 @@ async def test_terminal_in_a_cell(notebooks: Notebooks) -> None:
 
 
 async def test_two_notebooks_on_one_terminal(notebooks: Notebooks, tmp_path: Path) -> None:
-    """An editor that is joined late, from another notebook, looks the same cell by cell; the keyboard passes on."""
+    """An editor that is joined late from another looks the same cell by cell; the keyboard passes on."""
     if shutil.which("vim") is None:
         pytest.skip("no vim to join late")
     (tmp_path / "file.py").write_text("def grüße(n):\n    return 'wörld' * n\n" * 40)

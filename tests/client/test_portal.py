@@ -247,6 +247,9 @@ def test_interrupt_right_after_the_result(portal: LoopThread, monkeypatch: pytes
     """An interrupt that falls between the result and its taking is raised at once: it awaits nothing."""
     real = portals._Call.wait
 
+    async def given(number: int) -> int:
+        return number
+
     def interrupted(call: portals._Call[int], timeout: float = -1) -> None:
         monkeypatch.setattr(portals._Call, "wait", real)
         call._finished.acquire()
@@ -255,6 +258,6 @@ def test_interrupt_right_after_the_result(portal: LoopThread, monkeypatch: pytes
     monkeypatch.setattr(portals._Call, "wait", interrupted)
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        portal.call(asyncio.sleep(0, 1))
+        portal.call(given(1))
     assert time.monotonic() - begun < portals.CLEANUP_TIME / 2
-    assert portal.call(asyncio.sleep(0, 2)) == 2
+    assert portal.call(given(2)) == 2
