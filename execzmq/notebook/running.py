@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -63,10 +62,7 @@ class CellRun:
             except CommandInterrupted:
                 raise
             except KeyboardInterrupt:
-                self._end_unseen(client)
-                raise CommandInterrupted(
-                    "before the command was waited for; it has not begun, or was killed"
-                ) from None
+                raise CommandInterrupted(self._end_unseen(client)) from None
         except ConnectionFailed as error:
             self._clients.drop(self._line.on)
             raise in_one_line(error) from None
@@ -110,11 +106,15 @@ class CellRun:
             return self._line.command, {}
         return script_command(self._body, f"In [{self._shell.execution_count}]")
 
-    def _end_unseen(self, client: Client) -> None:
-        """End a command that was being started, or just was, when the interrupt came."""
-        if self._to_be_ended is not None:
-            with contextlib.suppress(ExecZMQError):  # it was not started
-                client.attach(self._to_be_ended).kill()
+    def _end_unseen(self, client: Client) -> str:
+        """End a command that was being started, or just was, when the interrupt came; tell what was done."""
+        if self._to_be_ended is None:
+            return "the cell was interrupted"
+        try:
+            client.attach(self._to_be_ended).kill()
+        except ExecZMQError as error:
+            return f"the command was not started: {error}"
+        return "the command was killed before it was waited for"
 
     def _showing(self, process: Process, waiting: Waiting) -> Showing:
         line = self._line

@@ -24,8 +24,8 @@ from execzmq.types.results import ExitResult, ReadResponse
 
 VIEW_AFTER = 1.0
 """Seconds after which a command that has said nothing gets a view."""
-HOLD = 0.02
-"""Seconds for which the first output waits for the end: what ends by then needs no view above it."""
+HOLD = 0.01
+"""Seconds for which the first output waits for the exit: a command that is over needs no view above it."""
 _PAGE = 256 * KIB
 _FAR_BEHIND = 16
 """Events by which a page may be behind the log before the ones between are left out."""
@@ -68,7 +68,7 @@ class Showing:
         self._seq = after_seq
         self._began = time.monotonic()
         self._view_at: float | None = None if view is None else self._began + VIEW_AFTER * (not is_view_due)
-        self._has_view = self._has_exited = self._is_held = self._is_left = False
+        self._has_view = self._has_exited = self._is_awaited = self._is_left = False
         self._pause = 0.0
 
     def begin(self) -> None:
@@ -112,10 +112,14 @@ class Showing:
     def _patience(self) -> float:
         """Return the seconds for which news may be waited for before there is something to show."""
         now = time.monotonic()
-        if self._view_at is not None:
-            return max(0.0, self._view_at - now)
-        left = self._screen.left(now)
-        return LONG_POLL if left is None else left
+        left = None if self._is_held_back else self._screen.left(now)
+        to_view = None if self._view_at is None else max(0.0, self._view_at - now)
+        return min(one for one in (LONG_POLL, left, to_view) if one is not None)
+
+    @property
+    def _is_held_back(self) -> bool:
+        """Whether output waits for the view, which shall stand above it."""
+        return self._view_at is not None and not self._has_exited
 
     def _take(self, page: ReadResponse) -> bool:
         """Take a page; tell whether it is the last one."""
@@ -152,12 +156,14 @@ class Showing:
             raise from_wire(event.error)
 
     def _refresh(self, now: float) -> None:
-        """Show what is due; the first output waits a moment for the end, or stands below the view."""
+        """Show what is due; the first output waits a moment for the exit, or stands below the view."""
         left = self._screen.left(now)
-        if left is not None and self._view_at is not None and not self._is_held:
-            self._is_held, self._view_at = True, min(self._view_at, now + HOLD)
+        if left is not None and self._view_at is not None and not self._is_awaited:
+            self._is_awaited, self._view_at = True, min(self._view_at, now + HOLD)
+        if self._has_exited and self._view_at is not None:
+            self._view_at = self._began + VIEW_AFTER  # for a command whose streams do not end
         self._show_view_if_due(now)
-        if left == 0.0 and self._view_at is None:
+        if left == 0.0 and not self._is_held_back:
             self._screen.show(now)
             self._tell_view()
 
@@ -174,7 +180,7 @@ class Showing:
         None once the streams have ended: what is left of the log is what the end waits for.
         """
         left = self._screen.left(time.monotonic())
-        if self.captured or not left or self._view_at is not None or page.closed:
+        if self.captured or not left or self._is_held_back or page.closed:
             return 0.0
         if page.last_seq > self._seq:  # there is more than can be shown
             return min(left, _MOST_PAUSE)

@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbconvert import HTMLExporter
+from traitlets.config import Config
 
 from tests.notebook.kernels import Kernel, kernel
 from tests.support import REPOSITORY, deadline
@@ -75,7 +76,7 @@ def test_notebook_runs_as_a_file_and_becomes_html(tmp_path: Path) -> None:
     """The outputs are in the file and in the page made of it, as text that needs no widget."""
     cells = [nbformat.v4.new_code_cell(text) for text in CELLS]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "one.ipynb")
-    options = ("--allow-errors", "--ExecutePreprocessor.coalesce_streams=True", "--output", "done.ipynb")
+    options = ("--allow-errors", "--output", "done.ipynb")
     argv = [sys.executable, "-m", "nbconvert", "--execute", "--to", "notebook", *options, "one.ipynb"]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(
@@ -89,7 +90,8 @@ def test_notebook_runs_as_a_file_and_becomes_html(tmp_path: Path) -> None:
     behind = [one["data"]["text/plain"] for one in notebook.cells[4].outputs if "data" in one]
     assert len(behind) == 1
     assert "exit code 0" in behind[0]
-    page, _ = HTMLExporter().from_notebook_node(notebook)
+    together = Config({"CoalesceStreamsPreprocessor": {"enabled": True}})
+    page, _ = HTMLExporter(config=together).from_notebook_node(notebook)
     assert '<span class="ansi-green-fg">green</span>' in page
     assert re.search(r"bytes held: `execzmq logs \S+`", page)
     assert re.search(r"<pre>\s*100%\n", page)
