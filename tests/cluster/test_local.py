@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from execzmq import connection
 from tests.cluster import programs
+from tests.homes import another_home
 from tests.support import deadline, program_env
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
@@ -58,17 +60,31 @@ def test_the_command_line_and_connect_by_name(short_tmp: Path) -> None:
     assert states() == []
 
 
-def test_what_one_does_every_day(short_tmp: Path) -> None:
+@pytest.fixture(scope="module")
+def said() -> Iterator[dict[str, Any]]:
+    """What a program tells that does on one cluster all that can be done there in turn."""
+    names = ("everyday", "errors", "secrets", "a_server_is_killed", "a_worker_is_killed")
+    with another_home() as root:
+        folder = root / "t"
+        folder.mkdir(mode=0o700)
+        done = told(folder, *names, "nothing_is_started_late")
+        yield {**done, "folder": folder, "states": states()}
+
+
+def test_what_one_does_every_day(said: dict[str, Any]) -> None:
     """Run, start, attach, list and map; errors keep to their command; secrets are shown nowhere."""
-    said = told(short_tmp, "everyday", "errors", "secrets", "a_server_is_killed")
-    check_everyday(said["everyday"], short_tmp)
+    check_everyday(dict(said["everyday"]), said["folder"])
     assert "200/200" in said["stderr"]
     assert "100 failed" in said["stderr"]
     check_errors(said["errors"])
     assert said["secrets"] == {"found": []}
+
+
+def test_a_server_that_is_killed(said: dict[str, Any]) -> None:
+    """Its nanny starts another, which goes on with its commands; at the end nothing is left of them."""
     killed = said["a_server_is_killed"]
     assert killed == {"lines": list("123456"), "exit": 0, "another": True, "again": "on\n"}
-    assert states() == []
+    assert said["states"] == []
 
 
 def check_everyday(said: dict[str, Any], folder: Path) -> None:
@@ -118,9 +134,8 @@ def check_errors(said: dict[str, Any]) -> None:
     }
 
 
-def test_workers_that_are_killed(short_tmp: Path) -> None:
+def test_workers_that_are_killed(said: dict[str, Any]) -> None:
     """Commands go on without the worker that held their slot, and none is started twice, or late."""
-    said = told(short_tmp, "a_worker_is_killed", "nothing_is_started_late")
     killed = said["a_worker_is_killed"]
     assert killed["results"] == [[0, f"c{n}\n"] for n in range(12)]
     assert killed["starts"] == [1] * 12
@@ -131,7 +146,6 @@ def test_workers_that_are_killed(short_tmp: Path) -> None:
         "late": False,
         "again": "on\n",
     }
-    assert states() == []
 
 
 def test_the_backend_keeps_what_every_backend_promises(short_tmp: Path) -> None:
