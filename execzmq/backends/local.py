@@ -340,6 +340,8 @@ class LocalBackend(Unshared):
         """Take the end of a command; that of one which is being started, or in a sandbox, is told later."""
         if process.life is Life.STARTING:
             self._starter.ended_early(process, end)
+        elif not process.has_begun:
+            return  # it is not followed yet: who takes it over later tells its end
         elif process.confinement is None:
             process.exited(end)
         else:

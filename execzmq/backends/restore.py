@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -32,6 +33,10 @@ log = logging.getLogger("execzmq.backend")
 
 _Memo = tuple[Kind, bytes, float]
 _INCOMPLETE = "output that was told before may be missing, and nobody knows how much"
+_OPENED = 16
+"""Descriptors that following one command takes at the most, besides those that the keeper has sent."""
+_AGAIN = 1.0
+"""Seconds after which one looks again whether there are as many."""
 _SILENT = 3
 """Events of a command that says nothing: `started`, `exited` and `closed`."""
 
@@ -123,7 +128,7 @@ def _restore_one(
     if end is None and process.life.is_over:
         backend.ended(process)
     if spawned is not None:
-        _adopt(backend, process, spawned, lacks_output)
+        _adopt_in_turn(backend, process, spawned, lacks_output)
     elif not process.life.is_over:
         _end_alone(backend, process, _exit_left(backend, spec))
         if spec.sandbox is not None:
@@ -256,6 +261,53 @@ def _memos(end: Mapping[str, Any]) -> list[_Memo]:
         ("exited", result, end["ended_at"]),
         ("closed", result, end["ended_at"]),
     ]
+
+
+def _adopt_in_turn(
+    backend: LocalBackend, process: ManagedProcess, spawned: SpawnedProcess, lacks_output: bool
+) -> None:
+    """Go on with a command now, or as soon as there are descriptors for it: its end is told then, too."""
+    if _has_room():
+        _adopt(backend, process, spawned, lacks_output)
+        return
+    log.warning(
+        "no descriptor is free to follow %s, which runs on: one looks again until there is",
+        process.process_id,
+    )
+    if process.life is Life.STARTING:
+        process.recall(Life.RUNNING, None)
+    process.unfollowed = spawned
+    _look_again(backend, process, lacks_output)
+
+
+def _look_again(backend: LocalBackend, process: ManagedProcess, lacks_output: bool) -> None:
+    asyncio.get_running_loop().call_later(_AGAIN, _adopt_again, backend, process, lacks_output)
+
+
+def _adopt_again(backend: LocalBackend, process: ManagedProcess, lacks_output: bool) -> None:
+    spawned = process.unfollowed
+    if spawned is None:  # the backend is closed; the keeper still has it
+        return
+    if not _has_room():
+        _look_again(backend, process, lacks_output)
+        return
+    process.unfollowed = None
+    log.info("%s is followed now", process.process_id)
+    _adopt(backend, process, spawned, lacks_output)
+
+
+def _has_room() -> bool:
+    """Tell whether there are descriptors for all that following a command opens: half of it is no use."""
+    fds: list[int] = []
+    try:
+        while len(fds) < _OPENED:
+            fds.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    finally:
+        for fd in fds:
+            os.close(fd)
+    return True
 
 
 def _adopt(

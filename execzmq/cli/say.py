@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import sys
 import termios
@@ -13,6 +12,7 @@ from pathlib import Path
 import click
 
 from execzmq import errors
+from execzmq.client.notices import words_of
 from execzmq.types.events import Gap, Notice
 from execzmq.types.results import ExitResult, limits_met
 
@@ -55,23 +55,9 @@ def gap(event: Gap) -> None:
 
 def notice(process_id: str, event: Notice) -> None:
     """Tell what a process's server has told of it."""
-    data = event.data
-    if event.kind == "resized":
-        return  # whose screen it is sees it
-    if event.kind == "degraded":
-        reason = re.sub(r"^\[Errno \d+\] ", "", str(data.get("text") or "no reason"))
-        what = f"the disk takes nothing, output is held in memory ({reason})"
-        line(f"{process_id}: {what}")
-    elif event.kind == "recovered":
-        lost = data.get("dropped_bytes")
-        line(f"{process_id}: the disk takes output again{f'; {lost:,} bytes were lost' if lost else ''}")
-    elif event.kind == "network_denied":
-        host = f"{data.get('host')}:{data.get('port')}"
-        can_be_listed = data.get("reason") == "not listed"
-        cure = "; --allow-host or its profile can allow it" if can_be_listed else ", whatever is allowed"
-        line(f"{process_id}: its sandbox may not reach {host} ({data.get('reason')}){cure}")
-    else:
-        line(f"{process_id}: {event.kind} {data}")
+    words = words_of(process_id, event, listing="--allow-host or its profile")
+    if words is not None:
+        line(words)
 
 
 def failure(error: BaseException) -> int:

@@ -6,8 +6,7 @@ import codecs
 import uuid
 from typing import Protocol
 
-from IPython.display import display
-
+from execzmq.notebook import places
 from execzmq.notebook.capping import Capped, Pace
 from execzmq.notebook.outlets import Outlet
 from execzmq.types.events import Output, Stream
@@ -84,8 +83,7 @@ class PageScreen:
     def _show_tail(self, text: str) -> None:
         is_new = not self._display_id
         self._display_id = self._display_id or f"execzmq-{uuid.uuid4().hex}"
-        data = {"text/plain": text}
-        display(data, raw=True, display_id=self._display_id, update=not is_new)  # type: ignore[no-untyped-call]  # of IPython
+        (places.show if is_new else places.update)({"text/plain": text}, self._display_id)
 
 
 class TerminalScreen:

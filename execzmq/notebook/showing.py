@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from execzmq.client.notices import words_of
 from execzmq.client.sync import Process
 from execzmq.errors import ExecZMQError, from_wire
 from execzmq.notebook.screens import Screen
 from execzmq.notebook.views import CellView
 from execzmq.settings import KIB, LONG_POLL
-from execzmq.types.events import Closed, Event, Failed, Gap, Output, Stream
+from execzmq.types.events import Closed, Event, Failed, Gap, Notice, Output, Stream
 from execzmq.types.results import ExitResult, ReadResponse
 
 VIEW_AFTER = 1.0
@@ -71,7 +72,12 @@ class Showing:
         self._pause = 0.0
 
     def begin(self) -> None:
-        """Start the thread, in the context of the caller's cell."""
+        """Start the thread, in the context of the caller's cell.
+
+        A view that is due at once is displayed before: a notebook that is run as a file takes what a cell has
+        displayed by its end, and what changes of that later.
+        """
+        self._show_view_if_due(time.monotonic())
         target = contextvars.copy_context().run
         threading.Thread(target=target, args=(self._run,), name="execzmq-cell", daemon=True).start()
 
@@ -82,7 +88,6 @@ class Showing:
 
     def _run(self) -> None:
         try:
-            self._show_view_if_due(time.monotonic())
             while not self._take(self._read()):
                 if self._is_left:
                     return
@@ -137,6 +142,10 @@ class Showing:
                 self._screen.feed(event)
         elif isinstance(event, Gap):
             self._screen.say(f"[... {event.bytes:,} bytes lost ...]")
+        elif isinstance(event, Notice):
+            words = words_of(self._process.process_id, event, listing="its profile")
+            if words is not None:
+                self._screen.say(f"execzmq: {words}")
         elif isinstance(event, Closed):
             self.result = event.result
         elif isinstance(event, Failed):

@@ -1,24 +1,21 @@
 """Own what a page shows of a process besides its output: the seam between a cell and its record or live view.
 
-A cell calls what is here from one thread, in the context of its own execution, so that what is displayed
-stands under that cell. It never asks what a view is made of.
+A cell calls what is here from one thread at a time, in the context of its own execution, so that what is
+displayed stands under that cell. It never asks what a view is made of.
 """
 
 from __future__ import annotations
 
-import contextvars
 import threading
 import time
 import uuid
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
-
-from IPython.display import display
+from typing import Protocol
 
 from execzmq.client.sync import Process
 from execzmq.errors import ExecZMQError
-from execzmq.notebook import hubs, record
+from execzmq.notebook import hubs, places, record
 from execzmq.notebook.page import Hub
 from execzmq.notebook.pictures import picture
 from execzmq.notebook.record import Kind as Kind
@@ -93,7 +90,6 @@ class RecordView:
         self._record: Record
         self._display_id = f"execzmq-{uuid.uuid4().hex}"
         self._lock = threading.Lock()
-        self._context = contextvars.copy_context()
         self._written_at = 0.0
         self._is_due = self._is_over = False
 
@@ -128,7 +124,7 @@ class RecordView:
         """Write the record when the interval is over; on the loop of the process's client."""
         is_watched = self._hub is not None and self._hub.is_watched(self._process)
         pause = self._written_at + (WATCHED_WRITE_EVERY if is_watched else WRITE_EVERY) - time.monotonic()
-        self._process.portal.loop.call_later(max(pause, 0.0), self._write_if_due, context=self._context)
+        self._process.portal.loop.call_later(max(pause, 0.0), self._write_if_due)
 
     def _write_if_due(self) -> None:
         with self._lock:
@@ -140,14 +136,10 @@ class RecordView:
 
     def _write(self, *, is_new: bool = False) -> None:
         data = {"text/plain": record.to_text(self._record), "text/html": record.to_html(self._record)}
-        _display(data, display_id=self._display_id, update=not is_new)
+        (places.show if is_new else places.update)(data, self._display_id)
 
     def _screen(self) -> str:
         with suppress(ExecZMQError):
             screen = self._process.screen()
             return picture(screen.data, screen.rows, screen.cols)
         return ""
-
-
-def _display(data: dict[str, Any], **options: Any) -> None:
-    display(data, raw=True, **options)  # type: ignore[no-untyped-call]  # of IPython

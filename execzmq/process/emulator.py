@@ -9,6 +9,7 @@ import codecs
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
+from unicodedata import east_asian_width
 
 from execzmq.modes import ScreenModes, split_unfinished
 from execzmq.process.guess import CLEAR
@@ -102,7 +103,7 @@ class Emulator:
 
     def picture(self) -> bytes:
         """Return what brings an empty terminal of this size to show the same, and to take the same output."""
-        picture = tidy(_unbroken(self._vt.dump))
+        picture = tidy(_unbroken(self._vt.dump), self.cols)
         unfinished = self._decoder.getstate()[0] + self._rest
         return self._modes.beside_the_picture() + picture.encode("utf-8", "replace") + unfinished
 
@@ -121,27 +122,34 @@ class Emulator:
         return b"%s%db" % (match[1], left)
 
 
-def tidy(dump: str) -> str:
+def tidy(dump: str, cols: int) -> str:
     """Return the dump of an emulator as every terminal understands it: without 8-bit controls and repeats.
 
-    Blanks at the ends of lines are left out: a window that is narrower would wrap them.
+    Blanks at the ends of lines are left out: a window that is narrower would wrap them. Those of a line that
+    goes over several rows of `cols` columns stay, since they may be a row of their own.
     """
     parts: list[str] = []
-    blanks, is_plain = 0, True
+    width, blanks, is_plain = 0, 0, True
     for match in _TOKEN.finditer(dump.translate(_C1)):
         token = match[0]
-        text = match[1] * (int(match[2]) + 1) if match[1] else token
-        if is_plain and text.strip(" ") == "":
-            blanks += len(text)
+        if token[0] not in "\r\x1b":
+            text = match[1] * (int(match[2]) + 1) if match[1] else token
+            width += len(text) * (2 if east_asian_width(text[0]) in "WF" else 1)
+            if is_plain and text[0] == " ":
+                blanks += len(text)
+            else:
+                parts.append(" " * blanks + text)
+                blanks = 0
             continue
         is_style = token.startswith("\x1b[") and token.endswith("m")
-        is_text = token[0] not in "\r\x1b"
-        if is_text or (is_style and token != _AT_THE_END):
+        if width > cols or (is_style and token != _AT_THE_END):
             parts.append(" " * blanks)
         if is_style:
             is_plain = token in (_AT_THE_END, "\x1b[0m")
+        elif token == "\r\n":
+            width = 0
         blanks = 0
-        parts.append(text)
+        parts.append(token)
     return _with_known_switch("".join(parts))
 
 

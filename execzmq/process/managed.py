@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from execzmq.keeper.handover import SpawnedProcess
 from execzmq.process import lifecycle, payloads
 from execzmq.process.age import age_of
 from execzmq.process.backlog import Backlog
@@ -65,6 +66,7 @@ class ManagedProcess:
 
     Attributes:
         process_id, instance: name the process and this life of its log.
+        unfollowed: what the keeper has sent of it, until there are descriptors to follow it with; owned.
         ended_on, last_read: when its log ended and was read last, by the loop's clock, which never steps.
 
     Args:
@@ -87,6 +89,7 @@ class ManagedProcess:
         self.failure: dict[str, Any] | None = None
         self.feeder: StdinFeeder | None = None
         self.keyboard: str | None = None
+        self.unfollowed: SpawnedProcess | None = None
         self.is_forgotten = self._is_given_up = False
         self.read_seq = self.exited_seq = 0
         self.last_read = self.ended_on = float("-inf")
@@ -253,6 +256,9 @@ class ManagedProcess:
         self.streams.close()
         if self.feeder is not None:
             self.feeder.close()
+        unfollowed, self.unfollowed = self.unfollowed, None
+        if unfollowed is not None:
+            unfollowed.close()
         pidfd, self.scope.pidfd = self.scope.pidfd, None
         if pidfd is not None:
             os.close(pidfd)

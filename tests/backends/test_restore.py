@@ -1,8 +1,11 @@
 """What a new life of a backend makes of what an earlier one has left."""
 
 import asyncio
+import contextlib
 import os
+import resource
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +30,7 @@ from tests.commands import (
     words,
 )
 from tests.disk import fill_disk
-from tests.support import wait_until
+from tests.support import ms, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -566,3 +569,74 @@ async def test_a_full_disk_keeps_no_server_from_starting_x03(
             assert end_of(await all_events(await backend.attach("over"))).exit_code == 0
     async with last_life(folder) as backend:
         assert end_of(await all_events(await backend.attach("over"))).exit_code == 0
+
+
+async def test_what_no_descriptor_is_free_for_is_followed_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server starts all the same; one that goes on and one that ends meanwhile lose nothing."""
+    async with life(folder) as backend:
+        talks = await backend.start(words("cat", stdin="pipe", process_id="talks"))
+        await talks.write(b"one\n")
+        await until_output(talks, b"one\n")
+        flag = folder / "flag"
+        line = f"echo begun; until [ -e {flag} ]; do sleep 0.01; done; echo last; exit 3"
+        ends = await backend.start(shell(line, process_id="ends"))
+        pid = only(await until_output(ends, b"begun"), Started).pid
+    room = [False]
+    monkeypatch.setattr(restore, "_has_room", lambda: room[0])
+    monkeypatch.setattr(restore, "_AGAIN", ms(10))
+    async with last_life(folder) as backend:
+        assert "no descriptor is free to follow talks" in caplog.text
+        assert [info.state for info in await backend.list_processes()] == ["running"] * 2
+        flag.touch()
+        await asyncio.to_thread(wait_until, lambda: not is_alive(pid))
+        ends = await backend.attach("ends")
+        assert (await ends.info()).state == "running"
+        room[0] = True
+        events = await all_events(ends)
+        assert_seqs_whole(events)
+        assert (output_of(events), end_of(events).exit_code) == (b"begun\nlast\n", 3)
+        talks = await backend.attach("talks")
+        await talks.write(b"two\n")
+        await until_output(talks, b"one\ntwo\n")
+
+
+async def test_a_life_that_ends_before_there_is_a_descriptor(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keeper goes on holding the command, for the next life."""
+    async with life(folder) as backend:
+        process = await backend.start(words("cat", stdin="pipe", process_id="p"))
+        await process.write(b"one\n")
+        await until_output(process, b"one\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(restore, "_has_room", lambda: False)
+        async with life(folder):
+            pass
+    async with last_life(folder) as backend:
+        again = await backend.attach("p")
+        await again.write(b"two\n")
+        await until_output(again, b"one\ntwo\n")
+
+
+def _all_descriptors() -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        while True:
+            yield os.open(os.devnull, os.O_RDONLY)
+
+
+def test_room_is_room_for_all_that_is_opened() -> None:
+    """Where descriptors have run out there is none, and looking takes none away."""
+    assert restore._has_room()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_now = {int(fd) for fd in os.listdir("/proc/self/fd")}
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(open_now) + 2, limits[1]), limits[1]))
+    try:
+        taken = list(_all_descriptors())
+        assert not restore._has_room()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for fd in taken:
+            os.close(fd)
+    assert restore._has_room()

@@ -14,6 +14,7 @@ from typing import Any
 
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
+from jupyter_core.utils import ensure_event_loop
 
 from tests.homes import FOLDERS
 from tests.support import REPOSITORY, deadline
@@ -131,6 +132,9 @@ class Kernel:
                     output["data"] = content["data"]
 
 
+_running: list[KernelManager] = []
+
+
 @contextmanager
 def kernel() -> Iterator[Kernel]:
     """Run a kernel meanwhile; its servers end with it."""
@@ -141,6 +145,7 @@ def kernel() -> Iterator[Kernel]:
     manager.ip = str(root / "k")
     manager.start_kernel(env=env, cwd=str(root))
     client = manager.blocking_client()
+    _running.append(manager)
     try:
         client.start_channels()
         client.wait_for_ready(timeout=deadline(30).left())
@@ -151,6 +156,9 @@ def kernel() -> Iterator[Kernel]:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
         manager.cleanup_resources()
+        _running.remove(manager)
+        if not _running:
+            ensure_event_loop().close()  # that of this thread, on which jupyter_client blocks
         shutdown = [sys.executable, "-m", "execzmq", "shutdown", "--all"]
         subprocess.run(shutdown, env=env, capture_output=True, timeout=30, check=False)
         shutil.rmtree(root, ignore_errors=True)

@@ -7,7 +7,7 @@ import pytest
 
 from execzmq import notebook
 from execzmq.client.sync import Client
-from execzmq.notebook import displayed, hubs, views
+from execzmq.notebook import displayed, hubs, places, views
 from tests.notebook.viewpages import HubPage
 from tests.support import wait_until
 
@@ -35,7 +35,7 @@ class Display:
 def display(monkeypatch: pytest.MonkeyPatch) -> Display:
     """What is displayed."""
     display = Display()
-    monkeypatch.setattr(views, "display", display)
+    monkeypatch.setattr(places, "display", display)
     return display
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from execzmq.process.emulator import MOST_COLS, MOST_ROWS, Emulator, EmulatorBroken, tidy
@@ -91,6 +91,7 @@ OUTPUT = st.one_of(WORDS, st.tuples(WORDS, st.binary(max_size=6), WORDS).map(b""
 
 
 @given(st.integers(1, 6), st.integers(2, 12), OUTPUT, st.integers(0, 300), OUTPUT)
+@example(3, 2, b"a  \x1bDa", 6, b"")  # a row of blanks that belongs to the line before
 def test_picture_brings_back_the_screen(rows: int, cols: int, past: bytes, cut: int, after: bytes) -> None:
     """Cell by cell, for output that is cut anywhere; what follows leads to the same, on both screens."""
     past, after = past[:cut], past[cut:] + after
@@ -155,9 +156,19 @@ def test_picture_is_for_every_terminal() -> None:
     assert text_of(fed(picture, b"\x1b[?1049l")) == ["aaaaaaaa", "sh", "", ""]
 
 
-def test_tidy_spells_repetitions_out() -> None:
-    """A repeated character is written as often; one in another style keeps its blanks."""
-    assert tidy("ab\x1b[3b \x1b[5b\r\n\x1b[0;41m \x1b[2b\x1b[0m\r\n") == "abbbb\r\n\x1b[0;41m   \x1b[0m\r\n"
+@pytest.mark.parametrize(
+    ("dump", "tidied"),
+    [
+        ("ab\x1b[3b \x1b[5b\r\n", "abbbb\r\n"),
+        ("\x1b[0;41m \x1b[2b\x1b[0m\r\n", "\x1b[0;41m   \x1b[0m\r\n"),
+        ("a \x1b[9b\x1b[0;1mb\r\n", "a          \x1b[0;1mb\r\n"),
+        ("a \x1b[10b \x1b[11b\r\nb", "a" + " " * 23 + "\r\nb"),  # two rows
+        ("你你你你你  \r\nb \x1b[m\x9b1;1H", "你你你你你\r\nb\x1b[m\x1b[1;1H"),
+    ],
+)
+def test_tidy(dump: str, tidied: str) -> None:
+    """Repeats are written out, and blanks stay where they are seen or are a row."""
+    assert tidy(dump, 12) == tidied
 
 
 def test_questions_are_not_asked_again() -> None:
