@@ -134,6 +134,19 @@ async def test_paste_is_bracketed_and_a_title_is_text(
         assert await page.page.locator(".execzmq-terminal-title").inner_html() == "&lt;b&gt;title&lt;/b&gt;"
 
 
+async def test_selection_is_copied(context: BrowserContext, calls: Calls, client: Client) -> None:
+    """What is selected is copied by keys; a program that sets the clipboard changes nothing."""
+    process = client.start(["printf", "some words\\n\\033]52;c;aGF4\\007ready"], tty=True)
+    await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    async with page_of(context, calls) as page:
+        one = await page.show("one", process, TtySize())
+        await one.held("ended")
+        await page.page.locator("#one .xterm-screen").dblclick(position={"x": 50, "y": 5})
+        await page.page.keyboard.press("Control+Shift+C")
+        assert await page.page.evaluate("navigator.clipboard.readText()") == "words"
+    await context.clear_permissions()
+
+
 async def test_mouse_reaches_the_program(context: BrowserContext, calls: Calls, client: Client) -> None:
     """A program that asks for the mouse gets its clicks."""
     code = (

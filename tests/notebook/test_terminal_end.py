@@ -1,5 +1,6 @@
 """The kernel's end of a terminal: all of the output to each page at its pace, the keys of one, one size."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from execzmq.client.aio import AsyncProcess
 from execzmq.client.sync import Client, Process
+from execzmq.errors import PermissionRefused
 from execzmq.notebook.flow import CHUNK, WINDOW
 from execzmq.notebook.terminal import MOST_WAITING
 from execzmq.types.events import Closed, Event, Gap, Output, Started, last_seq_of
@@ -267,6 +269,24 @@ class Shortened(FakeProcess):
         async for event in super().subscribe_events():
             if last_seq_of(event) > after_seq:
                 yield event
+
+
+class Watched(FakeProcess):
+    """A process that its client may only watch."""
+
+    async def claim_keyboard(self, take_over: bool = False) -> None:
+        raise PermissionRefused("an observer does not type")
+
+
+def test_observer_watches(no_leaks: None) -> None:
+    """Whose connection file is for watching sees all, and is not offered the keyboard."""
+    fake = Watched("p", [Started(1, 1), Output(2, "stdout", 0, b"hello\r\n"), asyncio.Event()])
+    with open_on(FakeBackend()) as client:
+        page = FakePage(Process(AsyncProcess(fake), client), SIZE)
+        page.open()
+        page.type(b"x")
+        page.wait(lambda: page.keyboard == "refused" and page.output == b"hello\r\n")
+    assert ("write", b"x", False) not in fake.calls
 
 
 def test_lost_output_is_told(no_leaks: None) -> None:
