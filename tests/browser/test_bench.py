@@ -1,4 +1,4 @@
-"""What `%execz` costs in a page, beside `!` where that can do it: measured in the same page by `make bench`."""
+"""What `%execz` costs in a page, beside `!` where that can do it: measured together by `make bench`."""
 
 import statistics
 import time
