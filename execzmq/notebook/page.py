@@ -78,6 +78,11 @@ class Hub:
                 self._beginnings[_key(process)] = begins_with, time.monotonic() + BEGINNING_LASTS
         self._send({"type": "begun", "id": process.process_id, "instance": str(process.instance)}, [])
 
+    def ended(self, process: Process, data: dict[str, str]) -> None:
+        """Tell the pages what the record is in the end: one that was loaded anew would not be told."""
+        facts = {"id": process.process_id, "instance": str(process.instance)}
+        self._send({"type": "ended", **facts, "data": data}, [])
+
     def shown(self, process: Process, seq: int) -> None:
         """Tell the pages that the process's cell has shown its output up to an event."""
         with self._lock:

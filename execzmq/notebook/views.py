@@ -119,6 +119,8 @@ class RecordView:
             self._is_over = True
             self._record = replace(self._record, result=result, screen=screen, at=time.time())
             self._write()
+        if self._hub is not None and result is not None:
+            self._hub.ended(self._process, _data(self._record))
 
     def _write_later(self) -> None:
         """Write the record when the interval is over; on the loop of the process's client."""
@@ -135,11 +137,14 @@ class RecordView:
                 self._write()
 
     def _write(self, *, is_new: bool = False) -> None:
-        data = {"text/plain": record.to_text(self._record), "text/html": record.to_html(self._record)}
-        (places.show if is_new else places.update)(data, self._display_id)
+        (places.show if is_new else places.update)(_data(self._record), self._display_id)
 
     def _screen(self) -> str:
         with suppress(ExecZMQError):
             screen = self._process.screen()
             return picture(screen.data, screen.rows, screen.cols)
         return ""
+
+
+def _data(written: Record) -> dict[str, str]:
+    return {"text/plain": record.to_text(written), "text/html": record.to_html(written)}

@@ -101,6 +101,23 @@ async def test_reload_and_restart(notebooks: Notebooks) -> None:
     await expect(notebook.cell(1).locator(".execzmq-status")).to_have_text("exit code 0")
 
 
+async def test_end_after_reload(notebooks: Notebooks) -> None:
+    """What ends after the page was loaded anew is kept in the notebook, and what was being read stays."""
+    notebook = await notebooks.open(LOAD, ECHO)
+    await notebook.run(0)
+    await notebook.run(1)
+    await expect(live(notebook, 1)).to_be_visible()
+    await notebook.reload()
+    view = live(notebook, 1)
+    await button(view, "Attach").click()
+    await _send(view, "last words")
+    await expect(view.locator(".execzmq-pane")).to_have_text("last words")
+    await button(view, "Close stdin").click()
+    await notebook.said(1, "exit code 0")
+    await expect(notebook.cell(1).locator(".execzmq-status")).to_have_text("exit code 0")
+    await expect(notebook.cell(1).locator(".execzmq-pane")).to_have_text("last words")
+
+
 async def _send(view: Locator, line: str) -> None:
     await view.locator(".execzmq-stdin").fill(line)
     await button(view, "Send").click()

@@ -97,6 +97,14 @@ def test_page_is_told_what_was_shown(client: Client, display: Display, hub: HubP
     view.end(process.wait(10.0, closed=True))
     view.shown(6)
     assert "execzmq-state-ended" in display.shown[-1][0]["text/html"]
+    assert hub.all("ended") == [
+        {
+            "type": "ended",
+            "id": process.process_id,
+            "instance": str(process.instance),
+            "data": display.shown[-1][0],
+        }
+    ]
 
 
 def test_left_running(client: Client, display: Display) -> None:

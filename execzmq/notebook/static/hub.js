@@ -70,13 +70,20 @@ class Page {
     if (!facts.id || !facts.instance) return;
     const present = [...this.mounts].find((mount) => mount.record === record);
     const moved = present ? undefined : this.left(record, facts);
-    if (facts.state !== "running") return moved?.close();
+    if (facts.state !== "running") return this.finish(moved, record, facts);
     const owner = this.hubs.get(facts.hub);
     if (moved) return moved.move(record, facts);
     if (present && (present.hub === owner || !owner?.isLive)) return;
     present?.close();
     if (owner?.isLive) new Mount(this, owner, record, facts).open();
     else if (!owner && "elsewhere" in facts === false) this.offer(record, facts);
+  }
+
+  /** Let go of a view that has nothing to show but what stands in the record and the output under it. */
+  finish(moved, record, facts) {
+    const hasOutput = facts.kind === "terminal" || this.shown.has(keyOf(facts));
+    if (hasOutput) moved?.close();
+    else moved?.move(record, facts);
   }
 
   /** Offer to attach to what a kernel has shown that is gone. */
@@ -133,6 +140,7 @@ class Hub {
       case "welcome": return this.begin(content.is_aside);
       case "asset": return this.take(content.name, buffers[0]);
       case "begun": return this.page.shown.set(keyOf(content), 0);
+      case "ended": return this.keep(content);
     }
     for (const mount of this.page.mounts) {
       if (mount.hub === this && mount.id === content.mount) mount.receive(content, buffers);
@@ -164,6 +172,19 @@ class Hub {
     if (!/\.m?js$/.test(name)) return resolve(new TextDecoder().decode(buffer));
     const url = URL.createObjectURL(new Blob([buffer], { type: "text/javascript" }));
     import(/* webpackIgnore: true */ /* @vite-ignore */ url).then(resolve, reject).finally(() => URL.revokeObjectURL(url));
+  }
+
+  /**
+   * Keep a process's last record in the notebook, if its cell was begun before the page was loaded: then the
+   * front end no longer knows which output the kernel speaks of.
+   */
+  keep(ended) {
+    if (this.page.shown.has(keyOf(ended))) return;
+    try {
+      rewrite(this.model.widget_manager?.context?.model?.cells ?? [], ended);
+    } catch (error) {
+      console.warn("execzmq: the record of an ended process could not be written", error);
+    }
   }
 
   close() {
@@ -283,6 +304,17 @@ class Mount {
     this.hide?.();
     this.el.remove();
     this.showRecord(true);
+  }
+}
+
+/** Write a record anew where it stands in the cells of JupyterLab's or Notebook's model. */
+function rewrite(cells, { id, instance, data }) {
+  for (const { outputs } of cells) {
+    for (let index = 0; index < (outputs?.length ?? 0); index += 1) {
+      const output = outputs.get(index).toJSON();
+      const html = [output.data?.["text/html"] ?? ""].flat().join("");
+      if (html.includes(`execzmq-id-${id} execzmq-instance-${instance} `)) outputs.set(index, { ...output, data });
+    }
   }
 }
 
