@@ -28,6 +28,12 @@ def test_body_is_a_script_of_bash_with_stdin_free(notebook: Kernel) -> None:
     assert cell.text() == "2 a b {0}\n[] 1\n4\n"
 
 
+def test_body_has_the_number_of_its_cell(notebook: Kernel) -> None:
+    """As the page shows it, and as listings of processes name the script then."""
+    notebook.run("%%execz --proc p\ntrue")
+    assert notebook.run("print(p.info().argv[-1].decode() == f'In [{len(In) - 2}]')").text() == "True\n"
+
+
 def test_large_body_arrives(notebook: Kernel) -> None:
     """A body that no argument could hold is run; one that is too large is refused in a line."""
     padding = "# ünïcode padding\n" * 20_000
