@@ -66,6 +66,7 @@ class ProcessScreen:
         self._is_hopeless = False
         self._seq = 0  # the event up to which it was fed, and the bytes of the one after that
         self._fed = 0
+        self._shown: Screen | None = None
         self._last: Screen | None = None
         self._turn = asyncio.Lock()
 
@@ -85,9 +86,11 @@ class ProcessScreen:
                 await self._catch_up(process.log.last_seq)
             except (ImportError, EmulatorBroken, _TooCostly):
                 self._emulator, self._is_hopeless = None, True
-        screen = self._guessed() if self._emulator is None else self._seen(self._emulator)
+        if self._shown is None or self._shown.seq != process.log.last_seq:
+            self._shown = self._guessed() if self._emulator is None else self._seen(self._emulator)
+        screen = self._shown
         if process.life.is_over and screen.seq >= process.log.last_seq:
-            self._last, self._emulator = screen, None
+            self._last, self._emulator, self._shown = screen, None, None
         return screen
 
     async def _catch_up(self, last_seq: int) -> None:
