@@ -6,6 +6,7 @@ Only as much of the line is split into words as options take. What follows them 
 from __future__ import annotations
 
 import difflib
+import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -148,6 +149,27 @@ def check(line: Line, *, is_cell: bool) -> None:
         raise BadLine("--bg goes on before there is output: take --proc VAR, and VAR.lines() reads it")
     if line.tty and (line.out or line.err or line.interactive):
         raise BadLine("--tty shows a terminal: leave out --out, --err and -i")
+
+
+def check_values(line: Line) -> None:
+    """Check the values of options, when those of Python are in them.
+
+    Raises:
+        BadLine: one is empty, is no name of a variable where it has to be, or two are the same.
+    """
+    for option in OPTIONS:
+        value = getattr(line, option.field)
+        if value == "":
+            raise BadLine(f"{option.names[-1]} takes {option.value}, which is empty here")
+        if option.value == "VAR" and value is not None and not _is_variable(value):
+            raise BadLine(f"{option.names[-1]} takes the name of a variable, not {value!r}")
+    variables = [name for name in (line.out, line.err, line.proc) if name is not None]
+    if len(set(variables)) < len(variables):
+        raise BadLine("--out, --err and --proc take a variable each")
+
+
+def _is_variable(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
 
 
 _STARTING = ("name", "cwd", "env", "sandbox", "timeout", "interactive", "tty")

@@ -2,7 +2,16 @@
 
 import pytest
 
-from execzmq.notebook.arguments import OPTIONS, BadLine, Line, being_typed, check, read_line, usage
+from execzmq.notebook.arguments import (
+    OPTIONS,
+    BadLine,
+    Line,
+    being_typed,
+    check,
+    check_values,
+    read_line,
+    usage,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +114,26 @@ def test_help_has_every_option() -> None:
     assert all(option.shown in text and option.help in text for option in OPTIONS)
     assert max(map(len, text.splitlines())) <= 110
     assert {option.field for option in OPTIONS} == {name for name in Line.__slots__ if name != "command"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (Line(attach=""), "--attach takes PROCESS, which is empty here"),
+        (Line(on="", command="x"), "--on takes ENV, which is empty here"),
+        (Line(out="a b", command="x"), "--out takes the name of a variable, not 'a b'"),
+        (Line(proc="class", command="x"), "--proc takes the name of a variable, not 'class'"),
+        (Line(out="a", err="a", command="x"), "--out, --err and --proc take a variable each"),
+    ],
+)
+def test_bad_value_is_told(line: Line, message: str) -> None:
+    """Also where an expression has made it; nothing is started then."""
+    with pytest.raises(BadLine) as caught:
+        check_values(line)
+    assert str(caught.value) == message
+
+
+def test_good_values_pass() -> None:
+    """What is not given is no value."""
+    check_values(Line(command="x"))
+    check_values(Line(name="n", env=("A=",), out="a", err="b", proc="c", command="x"))
