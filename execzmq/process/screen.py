@@ -31,7 +31,12 @@ _MOST_SECONDS = 5.0
 
 
 _MOST_SCREENS = 64
-"""Screens that are kept for the next who asks; each has at most some 6 MiB."""
+"""Screens that are kept for the next who asks."""
+_MOST_MEMORY = 24 * MIB
+"""Bytes that these may have together, as far as there is more than one."""
+_AT_ONCE = 4
+"""Screens that are worked at; the largest has some 6 MiB."""
+_BYTES_A_CELL = 50
 
 
 class _TooCostly(Exception):
@@ -43,18 +48,29 @@ class Screens:
 
     def __init__(self) -> None:
         self._screens: dict[ManagedProcess, ProcessScreen] = {}
+        self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def now(self, process: ManagedProcess) -> Screen:
         """Return what a process's terminal shows; see ProcessScreen."""
-        screen = self._screens.pop(process) if process in self._screens else ProcessScreen(process)
-        self._screens[process] = screen
-        if len(self._screens) > _MOST_SCREENS:
-            del self._screens[next(iter(self._screens))]
-        return await screen.now()
+        async with self._places:
+            screen = self._screens.pop(process) if process in self._screens else ProcessScreen(process)
+            self._screens[process] = screen
+            try:
+                return await screen.now()
+            finally:
+                self._make_room()
 
     def forget(self, process: ManagedProcess) -> None:
         """Give up what is kept of a process; no error where that is nothing."""
         self._screens.pop(process, None)
+
+    def _make_room(self) -> None:
+        while len(self._screens) > 1 and self._is_too_much():
+            del self._screens[next(iter(self._screens))]
+
+    def _is_too_much(self) -> bool:
+        memory = sum(screen.memory for screen in self._screens.values())
+        return len(self._screens) > _MOST_SCREENS or memory > _MOST_MEMORY
 
 
 class ProcessScreen:
@@ -69,6 +85,13 @@ class ProcessScreen:
         self._shown: Screen | None = None
         self._last: Screen | None = None
         self._turn = asyncio.Lock()
+
+    @property
+    def memory(self) -> int:
+        """Return about how many bytes this has."""
+        cells = 0 if self._emulator is None else self._emulator.rows * self._emulator.cols
+        shown = self._last or self._shown
+        return _BYTES_A_CELL * cells + (0 if shown is None else len(shown.data))
 
     async def now(self) -> Screen:
         """Return the screen after all that is in the log. Cancelling leaves what was gone through.

@@ -232,3 +232,19 @@ async def test_screens_are_kept_for_the_next_who_asks(
         kept.forget(first)
         kept.forget(second)
         assert list(kept._screens) == [third]
+
+
+async def test_large_screens_make_room(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only their number counts; the one that was asked for last stays."""
+    monkeypatch.setattr(screens, "_MOST_MEMORY", 50 * 200 * 500 + 1000)
+    kept = Screens()
+    async with (
+        running(short_tmp, process_id="a") as (small, *_),
+        running(short_tmp, process_id="b") as (large, *_),
+        running(short_tmp, process_id="c") as (larger, *_),
+    ):
+        for process in (large, larger):
+            process.notice("resized", {"rows": 200, "cols": 500})
+        for process, expected in ((small, [small]), (large, [large]), (larger, [larger]), (small, [small])):
+            await kept.now(process)
+            assert list(kept._screens) == expected
