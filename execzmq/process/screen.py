@@ -65,12 +65,18 @@ class Screens:
         self._screens.pop(process, None)
 
     def _make_room(self) -> None:
-        while len(self._screens) > 1 and self._is_too_much():
+        """Forget the oldest; who asks again, the answer being late, shall not find all to be done anew."""
+        if len(self._screens) > _MOST_SCREENS:
+            del self._screens[next(iter(self._screens))]
+        *others, _ = self._screens.values()
+        for screen in others:
+            if self._memory() > _MOST_MEMORY:
+                screen.rest()
+        while len(self._screens) > 1 and self._memory() > _MOST_MEMORY:
             del self._screens[next(iter(self._screens))]
 
-    def _is_too_much(self) -> bool:
-        memory = sum(screen.memory for screen in self._screens.values())
-        return len(self._screens) > _MOST_SCREENS or memory > _MOST_MEMORY
+    def _memory(self) -> int:
+        return sum(screen.memory for screen in self._screens.values())
 
 
 class ProcessScreen:
@@ -102,19 +108,27 @@ class ProcessScreen:
         async with self._turn:
             return self._last or await self._look()
 
+    def rest(self) -> None:
+        """Keep the last screen alone, unless one is worked at: the next one is found from the beginning."""
+        if not self._turn.locked():
+            self._emulator, self._seq, self._fed = None, 0, 0
+
     async def _look(self) -> Screen:
         process = self._process
-        if not self._is_hopeless:
-            try:
-                await self._catch_up(process.log.last_seq)
-            except (ImportError, EmulatorBroken, _TooCostly):
-                self._emulator, self._is_hopeless = None, True
-        if self._shown is None or self._shown.seq != process.log.last_seq:
-            self._shown = self._guessed() if self._emulator is None else self._seen(self._emulator)
         screen = self._shown
+        if screen is None or screen.seq != process.log.last_seq:
+            screen = self._shown = await self._draw()
         if process.life.is_over and screen.seq >= process.log.last_seq:
             self._last, self._emulator, self._shown = screen, None, None
         return screen
+
+    async def _draw(self) -> Screen:
+        if not self._is_hopeless:
+            try:
+                await self._catch_up(self._process.log.last_seq)
+            except (ImportError, EmulatorBroken, _TooCostly):
+                self._emulator, self._is_hopeless = None, True
+        return self._guessed() if self._emulator is None else self._seen(self._emulator)
 
     async def _catch_up(self, last_seq: int) -> None:
         emulator = self._emulator or self._begin()

@@ -235,16 +235,23 @@ async def test_screens_are_kept_for_the_next_who_asks(
 
 
 async def test_large_screens_make_room(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only their number counts; the one that was asked for last stays."""
+    """Not only their number counts; what was shown is kept longer than what draws it."""
     monkeypatch.setattr(screens, "_MOST_MEMORY", 50 * 200 * 500 + 1000)
     kept = Screens()
     async with (
-        running(short_tmp, process_id="a") as (small, *_),
-        running(short_tmp, process_id="b") as (large, *_),
-        running(short_tmp, process_id="c") as (larger, *_),
+        running(short_tmp, process_id="a") as (first, *_),
+        running(short_tmp, process_id="b") as (second, *_),
     ):
-        for process in (large, larger):
+        for process in (first, second):
             process.notice("resized", {"rows": 200, "cols": 500})
-        for process, expected in ((small, [small]), (large, [large]), (larger, [larger]), (small, [small])):
-            await kept.now(process)
-            assert list(kept._screens) == expected
+            say(process, b"old\r\n")
+        shown = await kept.now(first)
+        await kept.now(second)
+        assert [screen._emulator is None for screen in kept._screens.values()] == [True, False]
+        assert await kept.now(first) is shown
+        assert kept._screens[second]._emulator is not None
+        say(first, b"new")
+        assert lines_of(await kept.now(first))[:2] == ["old", "new"]
+        assert kept._screens[second]._emulator is None
+        say(second, b"x" * 2000)
+        assert "".join(lines_of(await kept.now(second)))[3:] == "x" * 2000
