@@ -104,7 +104,11 @@ class CellRun:
     def _command(self) -> tuple[str | list[str], dict[str, str]]:
         if self._body is None:
             return self._line.command, {}
-        return script_command(self._body, f"In [{self._shell.execution_count}]")
+        return script_command(self._body, f"In [{self._cell_number()}]")
+
+    def _cell_number(self) -> int:
+        """Return the number that the running cell is shown with; the shell's own count may be ahead."""
+        return int(self._shell.displayhook.prompt_count)
 
     def _end_unseen(self, client: Client) -> str:
         """End a command that was being started, or just was, when the interrupt came; tell what was done."""
@@ -191,7 +195,10 @@ class CellRun:
             raise CalledProcessError(self._shown(), output.get("stdout"), output.get("stderr"), result, where)
 
     def _given(self, process: Process, result: ExitResult | None = None) -> CommandResult:
-        return (ShownResult if self._is_page else CommandResult)(process, result)
+        if not self._is_page:
+            return CommandResult(process, result)
+        here = self._cell_number()
+        return ShownResult(process, result, is_there=lambda: self._cell_number() == here)
 
     def _shown(self) -> str:
         """Return what the user knows the command by."""

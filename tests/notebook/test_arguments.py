@@ -103,5 +103,5 @@ def test_help_has_every_option() -> None:
     """Each option stands in the help with its line, none of which is too wide."""
     text = usage()
     assert all(option.shown in text and option.help in text for option in OPTIONS)
-    assert max(map(len, text.splitlines())) <= 110
+    assert max(map(len, text.splitlines())) <= 98  # JupyterLab breaks longer ones beside its side bar
     assert {option.field for option in OPTIONS} == {name for name in Line.__slots__ if name != "command"}

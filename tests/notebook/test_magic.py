@@ -83,6 +83,15 @@ def test_result_is_given(notebook: Kernel) -> None:
     cell = notebook.run("y = %execz --no-raise-error echo Grüße; exit 5\nprint(y.returncode, [y.stdout], y)")
     assert cell.text().startswith("Grüße\n5 ['Grüße\\n'] <CommandResult ")
     assert not notebook.run("%execz true").shown
+    (shown,) = notebook.run("y").shown
+    assert shown.endswith(": exit code 5>")
+
+
+def test_cell_is_called_by_its_number(notebook: Kernel) -> None:
+    """What listings show of a script is the number that its cell has in the notebook."""
+    notebook.run("%%execz --bg --proc p\ntrue")
+    number = notebook.run("len(In) - 2").shown[0]
+    assert notebook.run("print(p.info().argv[-1].decode())").text() == f"In [{number}]\n"
 
 
 def test_streams_go_into_variables(notebook: Kernel) -> None:
