@@ -46,7 +46,7 @@ format: $(STAMP)
 	$(RUN) -m ruff format .
 
 bench: $(STAMP)
-	$(RUN) -m pytest tests/benchmarks tests/browser -m bench -s -o timeout=900 -o faulthandler_timeout=900 $(PYTEST_ARGS)
+	$(RUN) -m pytest tests/benchmarks tests/notebook tests/browser -m bench -s -o timeout=900 -o faulthandler_timeout=900 $(PYTEST_ARGS)
 
 chaos: $(STAMP)
 	$(RUN) -m pytest tests/chaos -m chaos -s -o timeout=900 -o faulthandler_timeout=900 $(PYTEST_ARGS)

@@ -104,11 +104,7 @@ class CellRun:
     def _command(self) -> tuple[str | list[str], dict[str, str]]:
         if self._body is None:
             return self._line.command, {}
-        return script_command(self._body, f"In [{self._cell_number()}]")
-
-    def _cell_number(self) -> int:
-        """Return the number that the running cell is shown with; the shell's own count may be ahead."""
-        return int(self._shell.displayhook.prompt_count)
+        return script_command(self._body, f"In [{_number_of_cell(self._shell)}]")
 
     def _end_unseen(self, client: Client) -> str:
         """End a command that was being started, or just was, when the interrupt came; tell what was done."""
@@ -197,8 +193,8 @@ class CellRun:
     def _given(self, process: Process, result: ExitResult | None = None) -> CommandResult:
         if not self._is_page:
             return CommandResult(process, result)
-        here = self._cell_number()
-        return ShownResult(process, result, is_there=lambda: self._cell_number() == here)
+        here = _number_of_cell(self._shell)
+        return ShownResult(process, result, is_there=lambda: _number_of_cell(self._shell) == here)
 
     def _shown(self) -> str:
         """Return what the user knows the command by."""
@@ -223,6 +219,14 @@ class CellRun:
 
     def _on(self) -> str:
         return "" if self._line.on is None else f" --on {self._line.on}"
+
+
+def _number_of_cell(shell: InteractiveShell) -> int:
+    history = shell.history_manager
+    if history is None:
+        return shell.execution_count
+    # `execution_count` is, by the version of IPython, this cell's number or already the next one's.
+    return len(history.input_hist_parsed) - 1
 
 
 async def _new_process_id(client: Client) -> str:

@@ -140,7 +140,8 @@ class Notebook:
         await self.page.locator("#jupyterlab-splash").wait_for(state="detached")
 
     async def picture(self, name: str) -> Path:
-        """Keep a picture of the page as `build/browser/NAME.png`."""
+        """Keep a picture of the page, once it shows itself, as `build/browser/NAME.png`."""
+        await self.page.locator("#jupyterlab-splash").wait_for(state="detached")
         PICTURES.mkdir(parents=True, exist_ok=True)
         path = PICTURES / f"{name}.png"
         path.write_bytes(await self.page.screenshot())

@@ -28,6 +28,12 @@ def test_body_is_a_script_of_bash_with_stdin_free(notebook: Kernel) -> None:
     assert cell.text() == "2 a b {0}\n[] 1\n4\n"
 
 
+def test_body_has_the_number_of_its_cell(notebook: Kernel) -> None:
+    """As the page shows it, and as listings of processes name the script then."""
+    notebook.run("%%execz --proc p\ntrue")
+    assert notebook.run("print(p.info().argv[-1].decode() == f'In [{len(In) - 2}]')").text() == "True\n"
+
+
 def test_large_body_arrives(notebook: Kernel) -> None:
     """A body that no argument could hold is run; one that is too large is refused in a line."""
     padding = "# ünïcode padding\n" * 20_000
@@ -85,13 +91,6 @@ def test_result_is_given(notebook: Kernel) -> None:
     assert not notebook.run("%execz true").shown
     (shown,) = notebook.run("y").shown
     assert shown.endswith(": exit code 5>")
-
-
-def test_cell_is_called_by_its_number(notebook: Kernel) -> None:
-    """What listings show of a script is the number that its cell has in the notebook."""
-    notebook.run("%%execz --bg --proc p\ntrue")
-    number = notebook.run("len(In) - 2").shown[0]
-    assert notebook.run("print(p.info().argv[-1].decode())").text() == f"In [{number}]\n"
 
 
 def test_streams_go_into_variables(notebook: Kernel) -> None:

@@ -47,6 +47,7 @@ def _first_text_after(notebook: Kernel, code: str) -> float:
     return after
 
 
+@pytest.mark.bench
 def test_first_text_is_there_as_soon_as_with_the_shell_escape(notebook: Kernel) -> None:
     """Within one and a half times what `!echo` takes, with what ends at once and with what goes on."""
     for rest in ("", "; sleep 0.1"):
