@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import errno
+import itertools
 import os
 import shutil
 import signal
@@ -654,8 +655,8 @@ async def test_a_full_disk_of_the_root(root: Path, config: Callable[[str], None]
 
 
 def names_in(folder: Path) -> list[Path]:
-    """Return all that is below a folder."""
-    return sorted(folder.rglob("*"))
+    """Return all that is below a folder, from which a server may remove something meanwhile."""
+    return sorted(Path(top, name) for top, *names in os.walk(folder) for name in itertools.chain(*names))
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import execzmq
+from tests.browser.floods import flood
 from tests.browser.notebook import Notebook, Notebooks
 from tests.browser.shown_terminal import ShownTerminal
 
@@ -13,7 +13,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 LOAD = "%load_ext execzmq"
 SHELL = "%execz --tty --bg --name shell seq 60; PS1='$ ' exec bash --norc --noprofile"
-LINES = 3_000_000
 
 
 async def opened(notebooks: Notebooks, line: str, name: str = "one") -> tuple[Notebook, ShownTerminal]:
@@ -78,21 +77,10 @@ async def test_two_notebooks_on_one_terminal(notebooks: Notebooks, tmp_path: Pat
     await notebook.said(1, "exit code 0")
 
 
-async def test_three_million_lines(notebooks: Notebooks) -> None:
+async def test_flood(notebooks: Notebooks) -> None:
     """A flood is shown to its last line, and the page has rendered every byte that the log has."""
     notebook, terminal = await opened(notebooks, SHELL)
     await terminal.held("yours")
-    await terminal.says("\n60\n$")
-    shown, written = await terminal.rendered(), await output_bytes()
-    await terminal.type(f"seq 1 {LINES}; echo do''ne\n")
-    await terminal.says(f"\n{LINES - 1}\n{LINES}\ndone\n$", 60.0)
-    assert await terminal.rendered() - shown == await output_bytes() - written
+    await flood(terminal, 300_000)
     await terminal.type("exit\n")
     await notebook.said(1, "exit code 0")
-
-
-async def output_bytes() -> int:
-    """Return the bytes that the terminal's process has written."""
-    async with execzmq.aconnect() as client:
-        [process] = await client.processes()
-        return process.output_bytes["stdout"]
