@@ -6,6 +6,7 @@ Only as much of the line is split into words as options take. What follows them 
 from __future__ import annotations
 
 import difflib
+import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -148,6 +149,22 @@ def check(line: Line, *, is_cell: bool) -> None:
         raise BadLine("--bg goes on before there is output: take --proc VAR, and VAR.lines() reads it")
     if line.tty and (line.out or line.err or line.interactive):
         raise BadLine("--tty shows a terminal: leave out --out, --err and -i")
+
+
+def check_variables(line: Line) -> None:
+    """Check that what results are put into can be written in Python.
+
+    Raises:
+        BadLine: it cannot.
+    """
+    for name in ("out", "err", "proc"):
+        variable = getattr(line, name)
+        if variable is not None and not _is_variable(variable):
+            raise BadLine(f"--{name} takes the name of a variable, not {variable!r}")
+
+
+def _is_variable(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
 
 
 _STARTING = ("name", "cwd", "env", "sandbox", "timeout", "interactive", "tty")

@@ -2,7 +2,16 @@
 
 import pytest
 
-from execzmq.notebook.arguments import OPTIONS, BadLine, Line, being_typed, check, read_line, usage
+from execzmq.notebook.arguments import (
+    OPTIONS,
+    BadLine,
+    Line,
+    being_typed,
+    check,
+    check_variables,
+    read_line,
+    usage,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +74,15 @@ def test_what_does_not_go_together(line: str, is_cell: bool, message: str) -> No
     """What contradicts itself is refused before anything runs."""
     with pytest.raises(BadLine, match=message):
         check(read_line(line), is_cell=is_cell)
+
+
+@pytest.mark.parametrize("name", ["1x", "a-b", "a.b", "class", "a b"])
+def test_results_go_into_variables(name: str) -> None:
+    """What no variable can be called is refused, as where the name was forgotten."""
+    for option in ("out", "err", "proc"):
+        with pytest.raises(BadLine, match=f"--{option} takes the name of a variable, not '{name}'"):
+            check_variables(read_line(f"--{option} '{name}' true"))
+    check_variables(read_line("--out größe --proc _p true"))
 
 
 def test_cell_and_attach_are_fine() -> None:
