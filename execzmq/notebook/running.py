@@ -212,7 +212,8 @@ class CellRun:
         return self._given(process, info.result)
 
     def _attach(self, process: Process) -> str:
-        return f"`%execz{self._on()} --attach {self._line.name or process.process_id}`"
+        known_by = self._line.name or self._line.attach or process.process_id
+        return f"`%execz{self._on()} --attach {known_by}`"
 
     def _how_to_read(self, process: Process) -> str:
         return f"`execzmq logs{self._on()} {process.process_id}`"
