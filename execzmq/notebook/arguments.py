@@ -6,6 +6,7 @@ Only as much of the line is split into words as options take. What follows them 
 from __future__ import annotations
 
 import difflib
+import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -150,6 +151,22 @@ def check(line: Line, *, is_cell: bool) -> None:
         raise BadLine("--tty shows a terminal: leave out --out, --err and -i")
 
 
+def check_variables(line: Line) -> None:
+    """Check that what results are put into can be written in Python.
+
+    Raises:
+        BadLine: it cannot.
+    """
+    for name in ("out", "err", "proc"):
+        variable = getattr(line, name)
+        if variable is not None and not _is_variable(variable):
+            raise BadLine(f"--{name} takes the name of a variable, not {variable!r}")
+
+
+def _is_variable(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
 _STARTING = ("name", "cwd", "env", "sandbox", "timeout", "interactive", "tty")
 """What only a command that is started can be given."""
 
@@ -198,10 +215,10 @@ _USAGE = """\
 %execz [OPTIONS] --attach P   show a process that is there
 %%execz [OPTIONS]             run the cell's lines, by bash where there is one
 
-The command belongs to a server: its output is kept, whoever watches, and other programs can attach to it.
-In the line, {expression} is Python's value as plain text, {{ and }} are braces, and $name is the shell's own;
-in a cell's lines nothing is put in. Without --bg an interrupt sends SIGINT, a second one SIGTERM, a third
-one kills."""
+The command belongs to a server: its output is kept, whoever watches, and other programs can
+attach to it. In the line, {expression} is Python's value as plain text, {{ and }} are braces,
+and $name is the shell's own; in a cell's lines nothing is put in. Without --bg an interrupt
+sends SIGINT, a second one SIGTERM, a third one kills."""
 
 
 def _option(name: str) -> Option:
