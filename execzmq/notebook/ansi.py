@@ -78,7 +78,7 @@ def _span(text: str, style: Style) -> str:
 
 def _after(style: Style, sequence: str) -> Style:
     """Return the style that a sequence of SGR codes leaves."""
-    codes = [int(code) if code else 0 for code in sequence.replace(":", ";").split(";")]
+    codes = [int(code[:9] or "0") for code in sequence.replace(":", ";").split(";")]
     at = 0
     while at < len(codes):
         if codes[at] in (38, 48):

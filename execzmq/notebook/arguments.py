@@ -151,20 +151,25 @@ def check(line: Line, *, is_cell: bool) -> None:
         raise BadLine("--tty shows a terminal: leave out --out, --err and -i")
 
 
-def check_variables(line: Line) -> None:
-    """Check that what results are put into can be written in Python.
+def check_values(line: Line) -> None:
+    """Check the values of options, when those of Python are in them.
 
     Raises:
-        BadLine: it cannot.
+        BadLine: one is empty, is no name of a variable where it has to be, or two are the same.
     """
-    for name in ("out", "err", "proc"):
-        variable = getattr(line, name)
-        if variable is not None and not _is_variable(variable):
-            raise BadLine(f"--{name} takes the name of a variable, not {variable!r}")
+    for option in OPTIONS:
+        value = getattr(line, option.field)
+        if value == "":
+            raise BadLine(f"{option.names[-1]} takes {option.value}, which is empty here")
+        if option.value == "VAR" and value is not None and not _is_variable(value):
+            raise BadLine(f"{option.names[-1]} takes the name of a variable, not {value!r}")
+    variables = [name for name in (line.out, line.err, line.proc) if name is not None]
+    if len(set(variables)) < len(variables):
+        raise BadLine("--out, --err and --proc take a variable each")
 
 
-def _is_variable(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name)
+def _is_variable(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
 
 
 _STARTING = ("name", "cwd", "env", "sandbox", "timeout", "interactive", "tty")

@@ -11,6 +11,9 @@ from execzmq.notebook.arguments import BadLine, Line, values_of, with_values
 from execzmq.notebook.expanding import expand
 from execzmq.types.params import EnvPolicy
 
+_MOST_DIGITS = 18
+"""Of the number of an event."""
+
 
 def expanded(line: Line, names: Mapping[str, Any]) -> Line:
     """Return the line with the values of its expressions, which see `names`, unless it says `--no-expand`.
@@ -60,7 +63,7 @@ def after_seq(line: Line) -> int:
         BadLine: it is no number.
     """
     text = line.after_seq or "0"
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
         raise BadLine(f"--after-seq takes the number of an event, not {text!r}")
     return int(text)
 

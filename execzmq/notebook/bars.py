@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_RETURNS = re.compile(r"\r{2,}")
 _ERASES = re.compile(r"\x1b\[[012]?K")
 
 
@@ -21,11 +22,17 @@ class Overwriting:
         self.lines = 0
         self._finished = 0  # characters of the lines that have ended
         self._width = self._column = 0  # of the unfinished line, and where its next character goes
+        self._kept_before = self._kept = 0  # of the same, with what is not seen
 
     @property
     def seen(self) -> int:
         """How many characters are to be seen of all that was returned so far."""
         return self._finished + self._width
+
+    @property
+    def kept(self) -> int:
+        """How many characters there are where these are seen, with colours and all else that is not."""
+        return self._kept_before + self._kept
 
     def feed(self, text: str) -> str:
         """Return what of the next piece is to be written."""
@@ -39,12 +46,14 @@ class Overwriting:
 
     def _end_line(self) -> None:
         self._finished += self._width + 1
+        self._kept_before += self._kept + 1
+        self._kept = 0
         self.lines += 1
         self._width = self._column = 0
 
     def _line(self, text: str) -> str:
         """Return what is to be written of a part of one line."""
-        first, *others = text.split("\r")
+        first, *others = _RETURNS.sub("\r", text).split("\r")
         kept = [(first, self._column + _visible(first))]
         for segment in others:
             reach = _visible(segment)
@@ -53,9 +62,15 @@ class Overwriting:
             kept.append((segment, reach))
         is_overwritten = kept[0][0] is not first
         for segment, reach in kept:
-            self._width = reach if _ERASES.search(segment) else max(self._width, reach)
+            self._overwrite(segment, reach, begin=self._column if segment is first else 0)
         self._column = kept[-1][1]
         return "\r" * is_overwritten + "\r".join(segment for segment, _ in kept)
+
+    def _overwrite(self, segment: str, reach: int, begin: int) -> None:
+        erases = _ERASES.search(segment) is not None
+        is_all = begin == 0 and (erases or 0 < reach >= self._width)
+        self._kept = 1 + len(segment) + (0 if is_all else self._kept)
+        self._width = reach if erases else max(self._width, reach)
 
 
 def last_state(line: str) -> str:

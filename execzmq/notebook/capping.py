@@ -26,7 +26,8 @@ class Caps:
     """How much is shown.
 
     Args:
-        head: characters to be seen of the head; twice as many are written before writes come more slowly.
+        head: characters to be seen of the head, or a quarter of those it has with what is not seen; twice as
+            many are written before writes come more slowly.
         head_lines: lines of the head.
         tail: characters of the tail.
         tail_lines: lines of the tail.
@@ -39,6 +40,8 @@ class Caps:
 
 
 DEFAULT_CAPS = Caps()
+_MOST_KEPT = 4
+"""Times as many characters as are to be seen that the head has at most with its colours and the like."""
 
 
 class Pace:
@@ -153,7 +156,10 @@ class Capped:
         bars = self._bars.values()
         if sum(bar.lines for bar in bars) >= self._caps.head_lines:
             return 0
-        return max(0, self._caps.head - sum(bar.seen for bar in bars))
+        kept = sum(bar.kept for bar in bars)
+        return max(
+            0, min(self._caps.head - sum(bar.seen for bar in bars), _MOST_KEPT * self._caps.head - kept)
+        )
 
 
 class Tail:

@@ -117,7 +117,7 @@ def _expression(text: str) -> tuple[str, str] | None:
     expression = text[: len(text) - len(conversion)].strip()
     try:
         ast.parse(expression, mode="eval")
-    except (SyntaxError, ValueError):  # or a NUL byte
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # or a NUL byte, or nested too deep
         return None
     return expression, conversion
 

@@ -16,7 +16,7 @@ from IPython.core.magic import (
 )
 
 from execzmq.errors import InvalidRequest
-from execzmq.notebook.arguments import BadLine, check, check_variables, read_line, usage
+from execzmq.notebook.arguments import BadLine, check, check_values, read_line, usage
 from execzmq.notebook.asking import expanded
 from execzmq.notebook.clients import Clients
 from execzmq.notebook.expanding import ExpansionError
@@ -51,9 +51,9 @@ class ExecMagics(Magics):
                 return None
             check(asked, is_cell=cell is not None)
             names = {**self._shell.user_ns, **(local_ns or {})}
-            line_with_values = expanded(asked, names)
-            check_variables(line_with_values)
-            return CellRun(self._shell, self._clients, line_with_values, cell, names).carry_out()
+            asked = expanded(asked, names)
+            check_values(asked)
+            return CellRun(self._shell, self._clients, asked, cell, names).carry_out()
         except (BadLine, ExpansionError, InvalidRequest) as error:
             raise UsageError(str(error)) from None
 

@@ -124,7 +124,7 @@ class Hub:
         try:
             process_id, instance = str(content["process_id"]), int(content["instance"])
             on, kind = content.get("on"), content["kind"]
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return
         if not _ID.fullmatch(process_id) or kind not in ("view", "terminal"):
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -81,7 +81,7 @@ class ViewEnd:
             case requests.Attached(seq):
                 self._detach()
                 self._follower = Follower(self._process.aio, self._tell, seq)
-                self._following = self._begin(self._try(self._follower.run()))
+                self._following = self._begin(self._try(self._follower.run))
             case requests.Detached():
                 self._detach()
             case requests.Rendered(number):
@@ -93,7 +93,7 @@ class ViewEnd:
             self._is_open = True
             self._begin(self._watch())
             self._begin(self._type())
-            self._begin(self._try(self._find_stdin()))
+            self._begin(self._try(self._find_stdin))
 
     def _detach(self) -> None:
         if self._following is not None:
@@ -121,21 +121,21 @@ class ViewEnd:
         process = self._process.aio
         match button:
             case "interrupt":
-                await self._try(process.signal("INT"), "sent SIGINT")
+                await self._try(partial(process.signal, "INT"), "sent SIGINT")
             case "stop":
                 self._say(f"sent SIGTERM; what is left after {GRACE:g} s is killed")
-                await self._try(process.terminate(GRACE))
+                await self._try(partial(process.terminate, GRACE))
             case "kill":
-                await self._try(process.kill(), "killed it and all that it started")
+                await self._try(process.kill, "killed it and all that it started")
 
     async def _type(self) -> None:
         while True:
             typed = await self._inputs.get()
             self._waiting -= len(typed.data) + _REQUEST_COST
             if typed.is_end:
-                await self._try(self._close_stdin())
+                await self._try(self._close_stdin)
             else:
-                await self._try(self._process.aio.write(typed.data))
+                await self._try(partial(self._process.aio.write, typed.data))
 
     async def _find_stdin(self) -> None:
         with suppress(StdinClosed, PermissionRefused):  # there is none for this client
@@ -148,9 +148,9 @@ class ViewEnd:
         if not (await self._process.aio.info()).tty:
             self._tell({"type": "stdin", "is_open": False}, [])
 
-    async def _try(self, doing: Coroutine[Any, Any, Any], words: str = "") -> None:
+    async def _try(self, do: Callable[[], Awaitable[Any]], words: str = "") -> None:
         try:
-            await doing
+            await do()
         except StdinClosed as error:
             self._tell({"type": "stdin", "is_open": False}, [])
             self._say(error.message)

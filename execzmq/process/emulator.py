@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 MOST_ROWS, MOST_COLS = 200, 500
 """Size of the largest screen; of a larger terminal its upper left part is shown."""
+_MOST_WRAPPED = 20_000
+"""Lines into which a screen is wrapped at most when it becomes narrower."""
 _CELLS_A_PIECE = 4096 * 2000
 _LEAST_PIECE, _MOST_PIECE = 16, 4096
 
@@ -90,10 +92,17 @@ class Emulator:
         _unbroken(lambda: self._vt.feed_str(text))
 
     def resize(self, rows: int, cols: int) -> None:
-        """Have another size from here on."""
+        """Have another size from here on; a large one goes blank where it would become very narrow."""
+        from avt import Vt  # type: ignore[attr-defined]  # as above
+
+        cells = self.rows * self.cols
         self.rows, self.cols = min(rows, MOST_ROWS), min(cols, MOST_COLS)
         self._is_larger = (self.rows, self.cols) != (rows, cols)
-        self._vt = _unbroken(lambda: _resized(self._vt, self.rows, self.cols))
+        if cells > _MOST_WRAPPED * self.cols:
+            self._has_lost = True
+            self._vt = _unbroken(lambda: Vt(self.cols, self.rows, 0))
+        else:
+            self._vt = _unbroken(lambda: _resized(self._vt, self.rows, self.cols))
 
     def lose(self) -> None:
         """Go on where some output is missing."""

@@ -52,6 +52,6 @@ def picture(past: bytes, *, is_cut: bool) -> Picture:
     if starts:
         past, is_cut = past[starts[-1] :], False
     elif is_cut:
-        end_of_line = past.find(b"\n")
+        end_of_line = past.find(b"\n", 0, 3 * len(past) // 4)  # else little would be left
         past = past[end_of_line + 1 :] if end_of_line >= 0 else _CUT.sub(b"", past)
     return Picture(_QUERY.sub(b"", past), is_cut)

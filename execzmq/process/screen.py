@@ -31,7 +31,12 @@ _MOST_SECONDS = 5.0
 
 
 _MOST_SCREENS = 64
-"""Screens that are kept for the next who asks; each has at most some 6 MiB."""
+"""Screens that are kept for the next who asks."""
+_MOST_MEMORY = 24 * MIB
+"""Bytes that these may have together, as far as there is more than one."""
+_AT_ONCE = 4
+"""Screens that are worked at; the largest has some 6 MiB."""
+_BYTES_A_CELL = 50
 
 
 class _TooCostly(Exception):
@@ -43,18 +48,35 @@ class Screens:
 
     def __init__(self) -> None:
         self._screens: dict[ManagedProcess, ProcessScreen] = {}
+        self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def now(self, process: ManagedProcess) -> Screen:
         """Return what a process's terminal shows; see ProcessScreen."""
-        screen = self._screens.pop(process) if process in self._screens else ProcessScreen(process)
-        self._screens[process] = screen
-        if len(self._screens) > _MOST_SCREENS:
-            del self._screens[next(iter(self._screens))]
-        return await screen.now()
+        async with self._places:
+            screen = self._screens.pop(process) if process in self._screens else ProcessScreen(process)
+            self._screens[process] = screen
+            try:
+                return await screen.now()
+            finally:
+                self._make_room()
 
     def forget(self, process: ManagedProcess) -> None:
         """Give up what is kept of a process; no error where that is nothing."""
         self._screens.pop(process, None)
+
+    def _make_room(self) -> None:
+        """Forget the oldest; who asks again, the answer being late, shall not find all to be done anew."""
+        if len(self._screens) > _MOST_SCREENS:
+            del self._screens[next(iter(self._screens))]
+        *others, _ = self._screens.values()
+        for screen in others:
+            if self._memory() > _MOST_MEMORY:
+                screen.rest()
+        while len(self._screens) > 1 and self._memory() > _MOST_MEMORY:
+            del self._screens[next(iter(self._screens))]
+
+    def _memory(self) -> int:
+        return sum(screen.memory for screen in self._screens.values())
 
 
 class ProcessScreen:
@@ -66,8 +88,16 @@ class ProcessScreen:
         self._is_hopeless = False
         self._seq = 0  # the event up to which it was fed, and the bytes of the one after that
         self._fed = 0
+        self._shown: Screen | None = None
         self._last: Screen | None = None
         self._turn = asyncio.Lock()
+
+    @property
+    def memory(self) -> int:
+        """Return about how many bytes this has."""
+        cells = 0 if self._emulator is None else self._emulator.rows * self._emulator.cols
+        shown = self._last or self._shown
+        return _BYTES_A_CELL * cells + (0 if shown is None else len(shown.data))
 
     async def now(self) -> Screen:
         """Return the screen after all that is in the log. Cancelling leaves what was gone through.
@@ -78,17 +108,27 @@ class ProcessScreen:
         async with self._turn:
             return self._last or await self._look()
 
+    def rest(self) -> None:
+        """Keep the last screen alone, unless one is worked at: the next one is found from the beginning."""
+        if not self._turn.locked():
+            self._emulator, self._seq, self._fed = None, 0, 0
+
     async def _look(self) -> Screen:
         process = self._process
+        screen = self._shown
+        if screen is None or screen.seq != process.log.last_seq:
+            screen = self._shown = await self._draw()
+        if process.life.is_over and screen.seq >= process.log.last_seq:
+            self._last, self._emulator, self._shown = screen, None, None
+        return screen
+
+    async def _draw(self) -> Screen:
         if not self._is_hopeless:
             try:
-                await self._catch_up(process.log.last_seq)
+                await self._catch_up(self._process.log.last_seq)
             except (ImportError, EmulatorBroken, _TooCostly):
                 self._emulator, self._is_hopeless = None, True
-        screen = self._guessed() if self._emulator is None else self._seen(self._emulator)
-        if process.life.is_over and screen.seq >= process.log.last_seq:
-            self._last, self._emulator = screen, None
-        return screen
+        return self._guessed() if self._emulator is None else self._seen(self._emulator)
 
     async def _catch_up(self, last_seq: int) -> None:
         emulator = self._emulator or self._begin()

@@ -8,7 +8,7 @@ from execzmq.notebook.arguments import (
     Line,
     being_typed,
     check,
-    check_variables,
+    check_values,
     read_line,
     usage,
 )
@@ -81,8 +81,8 @@ def test_results_go_into_variables(name: str) -> None:
     """What no variable can be called is refused, as where the name was forgotten."""
     for option in ("out", "err", "proc"):
         with pytest.raises(BadLine, match=f"--{option} takes the name of a variable, not '{name}'"):
-            check_variables(read_line(f"--{option} '{name}' true"))
-    check_variables(read_line("--out größe --proc _p true"))
+            check_values(read_line(f"--{option} '{name}' true"))
+    check_values(read_line("--out größe --proc _p true"))
 
 
 def test_cell_and_attach_are_fine() -> None:
@@ -123,3 +123,26 @@ def test_help_has_every_option() -> None:
     assert all(option.shown in text and option.help in text for option in OPTIONS)
     assert max(map(len, text.splitlines())) <= 98  # JupyterLab breaks longer ones beside its side bar
     assert {option.field for option in OPTIONS} == {name for name in Line.__slots__ if name != "command"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (Line(attach=""), "--attach takes PROCESS, which is empty here"),
+        (Line(on="", command="x"), "--on takes ENV, which is empty here"),
+        (Line(out="a b", command="x"), "--out takes the name of a variable, not 'a b'"),
+        (Line(proc="class", command="x"), "--proc takes the name of a variable, not 'class'"),
+        (Line(out="a", err="a", command="x"), "--out, --err and --proc take a variable each"),
+    ],
+)
+def test_bad_value_is_told(line: Line, message: str) -> None:
+    """Also where an expression has made it; nothing is started then."""
+    with pytest.raises(BadLine) as caught:
+        check_values(line)
+    assert str(caught.value) == message
+
+
+def test_good_values_pass() -> None:
+    """What is not given is no value."""
+    check_values(Line(command="x"))
+    check_values(Line(name="n", env=("A=",), out="a", err="b", proc="c", command="x"))

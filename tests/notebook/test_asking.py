@@ -54,5 +54,6 @@ def test_bad_values_are_told(line: Line, message: str) -> None:
 def test_event_is_a_number() -> None:
     """`--after-seq` is 0 unless told."""
     assert [after_seq(Line()), after_seq(Line(after_seq="12"))] == [0, 12]
-    with pytest.raises(BadLine, match="number of an event"):
-        after_seq(Line(after_seq="-1"))
+    for text in ("-1", "9" * 5000):
+        with pytest.raises(BadLine, match="number of an event"):
+            after_seq(Line(after_seq=text))

@@ -51,6 +51,23 @@ def test_bar_never_fills_the_head() -> None:
     assert capped.is_slow
 
 
+@pytest.mark.parametrize("piece", ["\x1b[31m", "\x1b]0;title\a", "\r\x1b[1m", "\r\r", "\x1b[1m\n"])
+def test_what_is_not_seen_fills_the_head_too(piece: str) -> None:
+    """However little is seen of an output, what the page is given of it has an end."""
+    capped = Capped(CAPS)
+    written = sum(len(_feed(capped, piece * 10)) for _ in range(1000))
+    assert written <= 10 * CAPS.head
+    assert capped.tail is not None
+
+
+def test_colours_of_a_bar_fill_nothing() -> None:
+    """What is overwritten counts no more, whatever belonged to it."""
+    capped = Capped(CAPS)
+    for n in range(500):
+        _feed(capped, f"\r\x1b[1;32m{n:03d}\x1b[m of 500")
+    assert capped.tail is None
+
+
 def test_bar_in_the_tail_is_one_line() -> None:
     """There, too, a line shows its last state, whatever pieces it came in."""
     capped = Capped(CAPS)

@@ -49,6 +49,9 @@ def test_what_is_put_in(text: str, expected: str) -> None:
         ("grep -E 'a{1,3}'", "{1,3}", "is a constant"),
         ("curl -d '{\"a\":1}'", '{"a":1}', "is a constant"),
         ("{1..3}", "{1..3}", "is no Python expression"),
+        (f"{{{'-' * 200_000}x}}", "{--", "is no Python expression"),
+        (f"{{x{'.x' * 100_000}}}", "{x.x", "is no Python expression"),
+        ("{x\0}", "{x\0}", "is no Python expression"),
     ],
 )
 def test_what_cannot_be_put_in(text: str, named: str, why: str) -> None:

@@ -105,6 +105,7 @@ def test_no_server() -> None:
         {"kind": "shell"},
         {"instance": "x"},
         {"instance": None},
+        {"instance": float("inf")},
         {"process_id": "../x"},
         {"mount": "<b>"},
         {"mount": 3},

@@ -1,5 +1,7 @@
 """The kernel's end of a live view: how the process is, buttons, stdin, and its output at the page's pace."""
 
+import asyncio
+import gc
 import sys
 import time
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ import pytest
 import execzmq
 from execzmq.client.sync import Client
 from execzmq.notebook import follower
+from execzmq.notebook import view_requests as requests
 from execzmq.notebook.view import MOST_WAITING
 from execzmq.notebook.view_requests import MOST_TYPED, parse
 from tests.notebook.viewpages import ViewPage
@@ -178,6 +181,22 @@ def test_detach_and_attach(client: Client) -> None:
     page.wait(lambda: page.output["stdout"] == b"a\na\nb\n" or page.output["stdout"] == b"a\na\n")
     process.close_stdin()
     process.wait(10.0)
+
+
+def test_detach_at_once(client: Client) -> None:
+    """What was asked for and taken back in one turn of the loop never begins, and leaves nothing."""
+    process = client.start(["true"])
+    page = ViewPage(process)
+
+    async def take() -> None:
+        for request in (requests.Opened(), requests.Attached(0), requests.Detached()):
+            page.end._take(request)
+        page.end._stop()
+
+    client.portal.call(take())
+    client.portal.call(asyncio.sleep(0))
+    gc.collect()
+    assert page.messages == []
 
 
 def test_closed_end(client: Client) -> None:

@@ -10,6 +10,7 @@ from execzmq.process.guess import picture
     [
         (b"all of it", False, b"all of it", False),
         (b"half a line\nwhole line\n", True, b"whole line\n", True),
+        (b"\x1b[3;1Hno lines at all\n", True, b"\x1b[3;1Hno lines at all\n", True),
         (b"\xa9 cut in a character", True, b" cut in a character", True),
         (b"old\x1b[2Jnew", True, b"\x1b[2Jnew", False),
         (b"old\x1b[H\x1b[Jnew", False, b"\x1b[H\x1b[Jnew", False),

@@ -2,6 +2,7 @@
 
 import asyncio
 import builtins
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -59,7 +60,7 @@ async def test_screen_goes_after_the_log(short_tmp: Path) -> None:
         shown = await screen.now()
         assert (shown.rows, shown.cols) == (5, 20)
         assert lines_of(shown) == ["one", "你two", "three is wider", "", ""]
-        assert shown == await screen.now()
+        assert shown is await screen.now()
 
 
 async def test_screen_after_the_end(short_tmp: Path) -> None:
@@ -96,7 +97,7 @@ async def test_loop_has_its_turns(short_tmp: Path) -> None:
         process.notice("resized", {"rows": 60000, "cols": 60000})
         say(process, b"\x1bc" * 100)
         process.notice("resized", {"rows": 4, "cols": 12})
-        say(process, b"text \x1b[31mred\x1b[m\r\n" * 10000 + b"end")
+        say(process, b"text \x1b[31mred\x1b[m\r\n" * 40000 + b"end")
         longest, before = 0.0, asyncio.get_running_loop().time()
         task = asyncio.create_task(screen.now())
         turns = 0
@@ -107,6 +108,20 @@ async def test_loop_has_its_turns(short_tmp: Path) -> None:
         assert lines_of(await task)[-1] == "end"
         assert turns > 10
         assert longest < 0.25  # some milliseconds on an idle machine
+
+
+async def test_narrow_screens_cost_little(short_tmp: Path) -> None:
+    """A large screen that becomes a column goes blank: to wrap all of it would take very long."""
+    async with running(short_tmp) as (process, screen, _):
+        process.notice("resized", {"rows": 200, "cols": 500})
+        say(process, b"x" * 100_000)
+        for rows, cols in ((1, 1), (3, 10)):
+            process.notice("resized", {"rows": rows, "cols": cols})
+        say(process, b"new")
+        began = time.thread_time()
+        shown = await screen.now()
+        assert time.thread_time() - began < 0.2  # seconds; wrapping takes more
+        assert (shown.is_cut, lines_of(shown)) == (True, ["new", "", ""])
 
 
 async def test_lost_output_cuts_the_screen(short_tmp: Path) -> None:
@@ -217,3 +232,26 @@ async def test_screens_are_kept_for_the_next_who_asks(
         kept.forget(first)
         kept.forget(second)
         assert list(kept._screens) == [third]
+
+
+async def test_large_screens_make_room(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only their number counts; what was shown is kept longer than what draws it."""
+    monkeypatch.setattr(screens, "_MOST_MEMORY", 50 * 200 * 500 + 1000)
+    kept = Screens()
+    async with (
+        running(short_tmp, process_id="a") as (first, *_),
+        running(short_tmp, process_id="b") as (second, *_),
+    ):
+        for process in (first, second):
+            process.notice("resized", {"rows": 200, "cols": 500})
+            say(process, b"old\r\n")
+        shown = await kept.now(first)
+        await kept.now(second)
+        assert [screen._emulator is None for screen in kept._screens.values()] == [True, False]
+        assert await kept.now(first) is shown
+        assert kept._screens[second]._emulator is not None
+        say(first, b"new")
+        assert lines_of(await kept.now(first))[:2] == ["old", "new"]
+        assert kept._screens[second]._emulator is None
+        say(second, b"x" * 2000)
+        assert "".join(lines_of(await kept.now(second)))[3:] == "x" * 2000

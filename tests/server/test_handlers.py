@@ -13,6 +13,7 @@ import pytest
 from execzmq.backends.local import LocalBackend
 from execzmq.backends.prepared import Prepared
 from execzmq.errors import InstanceChanged, ProcessNotFound
+from execzmq.process import screen as screens
 from execzmq.protocol.peers import Sessions
 from execzmq.sandbox.model import Permissions
 from execzmq.server import handlers
@@ -209,6 +210,21 @@ async def test_a_screen_is_shown_to_whoever_may_read() -> None:
         assert rig.desk.error() == "NotATerminal"
         rig.desk.ask("screen", {"process_id": "p", "instance": 1})
         assert rig.desk.error() == "InstanceChanged"
+
+
+async def test_an_empty_screen_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no emulator follows a terminal that has said nothing, there is nothing to be seen."""
+    monkeypatch.setattr(screens.ProcessScreen, "_catch_up", _no_emulator)
+    async with opened() as rig:
+        await rig.backend.start(words("sleep", "1000", process_id="p", tty=True))
+        rig.desk.ask("screen", {"process_id": "p"})
+        async with asyncio.timeout(10):
+            await rig.desk.replied()
+        assert rig.desk.answer().buffers == [b""]
+
+
+async def _no_emulator(screen: screens.ProcessScreen, last_seq: int) -> None:
+    raise ImportError("avt")
 
 
 def stored_of(page: dict[str, Any]) -> bytes:

@@ -21,7 +21,7 @@ def screen(
 
     async def answer() -> Reply:
         shown = await handle.screen()
-        while not context.pages.room_for(caller.session, caller.connection, len(shown.data)):
+        while shown.data and not context.pages.room_for(caller.session, caller.connection, len(shown.data)):
             await context.pages.wait_room(caller.session, _ROOM_POLL)
             shown = await handle.screen()
         data = memoryview(shown.data)
