@@ -220,10 +220,10 @@ _USAGE = """\
 %execz [OPTIONS] --attach P   show a process that is there
 %%execz [OPTIONS]             run the cell's lines, by bash where there is one
 
-The command belongs to a server: its output is kept, whoever watches, and other programs can attach to it.
-In the line, {expression} is Python's value as plain text, {{ and }} are braces, and $name is the shell's own;
-in a cell's lines nothing is put in. Without --bg an interrupt sends SIGINT, a second one SIGTERM, a third
-one kills."""
+The command belongs to a server: its output is kept, whoever watches, and other programs can
+attach to it. In the line, {expression} is Python's value as plain text, {{ and }} are braces,
+and $name is the shell's own; in a cell's lines nothing is put in. Without --bg an interrupt
+sends SIGINT, a second one SIGTERM, a third one kills."""
 
 
 def _option(name: str) -> Option:

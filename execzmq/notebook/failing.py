@@ -23,8 +23,10 @@ class CalledProcessError(run.CalledProcessError):
         self._how_to_read = how_to_read
 
     def _render_traceback_(self) -> list[str]:
-        notes = getattr(self, "__notes__", ())
-        return [f"CalledProcessError: {self.result}: {self.cmd}; {self._how_to_read}", *notes]
+        status = str(self.result)
+        notes = (note for note in getattr(self, "__notes__", ()) if note != status)  # which is told already
+        more = [note.removeprefix(f"{status}; ") for note in notes]
+        return [f"CalledProcessError: {status}: {self.cmd}; {self._how_to_read}", *more]
 
 
 class CommandInterrupted(KeyboardInterrupt):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from execzmq.client.sync import Process
 from execzmq.types.events import Gap, Stream
 from execzmq.types.results import ExitResult
@@ -51,13 +53,24 @@ class CommandResult:
 
 
 class ShownResult(CommandResult):
-    """One of a page, where a cell shows the output and nothing besides.
+    """One of a page, where the cell that ran the command shows the output and nothing besides.
 
     In a terminal IPython has written `Out[1]:` by the time that it asks for what comes there.
+
+    Args:
+        is_there: tells whether the cell that runs now is the one that ran the command.
     """
 
+    def __init__(
+        self, process: Process, result: ExitResult | None = None, *, is_there: Callable[[], bool]
+    ) -> None:
+        super().__init__(process, result)
+        self._is_there = is_there
+
     def _ipython_display_(self) -> None:
-        """Show nothing."""
+        """Show nothing in that cell; any other shows it as it does what has no display of its own."""
+        if not self._is_there():
+            raise NotImplementedError
 
 
 def read_text(process: Process, stream: Stream) -> str:

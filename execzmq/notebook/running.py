@@ -191,7 +191,10 @@ class CellRun:
             raise CalledProcessError(self._shown(), output.get("stdout"), output.get("stderr"), result, where)
 
     def _given(self, process: Process, result: ExitResult | None = None) -> CommandResult:
-        return (ShownResult if self._is_page else CommandResult)(process, result)
+        if not self._is_page:
+            return CommandResult(process, result)
+        here = _number_of_cell(self._shell)
+        return ShownResult(process, result, is_there=lambda: _number_of_cell(self._shell) == here)
 
     def _shown(self) -> str:
         """Return what the user knows the command by."""
@@ -209,7 +212,8 @@ class CellRun:
         return self._given(process, info.result)
 
     def _attach(self, process: Process) -> str:
-        return f"`%execz{self._on()} --attach {process.process_id}`"
+        known_by = self._line.name or self._line.attach or process.process_id
+        return f"`%execz{self._on()} --attach {known_by}`"
 
     def _how_to_read(self, process: Process) -> str:
         return f"`execzmq logs{self._on()} {process.process_id}`"

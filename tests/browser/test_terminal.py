@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import BrowserContext, Page
+from playwright.async_api import BrowserContext, Page, expect
 
 from execzmq.client.sync import Client, Process
 from execzmq.types.params import TtySize
@@ -103,6 +103,22 @@ async def test_type_colours_and_size(context: BrowserContext, calls: Calls, clie
         await one.says(f"again {smaller['rows']} {smaller['cols']}")
         await page.picture("terminal-typed")
     shell.kill()
+
+
+async def test_all_columns_can_be_read(context: BrowserContext, calls: Calls, client: Client) -> None:
+    """Inverse text has the colour of the ground, and the scroll bar stands beside the last column."""
+    process = client.start(["printf", "%0500d\\n\\033[7minverse\\033[0m", "1"], tty=True)
+    async with page_of(context, calls) as page:
+        one = await page.show("one", process, TtySize())
+        await one.says("inverse")
+        inverse = page.page.locator("#one .xterm-rows span", has_text="inverse")
+        await expect(inverse).to_have_css("color", "rgb(255, 255, 255)")
+        await expect(inverse).to_have_css("background-color", "rgb(0, 0, 0)")
+        bar = await page.page.locator("#one .scrollbar.vertical").bounding_box()
+        screen = await page.page.locator("#one .xterm-screen").bounding_box()
+        assert bar is not None
+        assert screen is not None
+        assert bar["x"] >= screen["x"] + screen["width"]
 
 
 async def test_paste_is_bracketed_and_a_title_is_text(

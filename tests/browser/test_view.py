@@ -82,6 +82,7 @@ async def test_reload_and_restart(notebooks: Notebooks) -> None:
     await button(view, "Attach").click()
     pane = view.locator(".execzmq-pane")
     await expect(pane).to_have_text("two")
+    await expect(pane).to_have_css("border-top-width", "1px")  # apart from the cell's output below it
 
     await notebook.page.evaluate(
         "jupyterapp.shell.currentWidget.sessionContext.restartKernel().then(() => null)"
@@ -89,7 +90,9 @@ async def test_reload_and_restart(notebooks: Notebooks) -> None:
     await notebook.idle()
     await expect(notebook.cell(1).locator(".execzmq-live")).to_have_count(0)
     await notebook.run(0)
-    await notebook.cell(1).locator(".execzmq-live").get_by_role("button", name="Attach").click()
+    offered = notebook.cell(1).locator(".execzmq-live").get_by_role("button", name="Attach")
+    await expect(offered).to_have_css("border-top-width", "1px")  # not as a browser draws a bare button
+    await offered.click()
     await expect(pane).to_have_text("two")
     await _send(view, "three")
     await expect(pane).to_have_text("twothree")

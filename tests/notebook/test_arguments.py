@@ -76,6 +76,15 @@ def test_what_does_not_go_together(line: str, is_cell: bool, message: str) -> No
         check(read_line(line), is_cell=is_cell)
 
 
+@pytest.mark.parametrize("name", ["1x", "a-b", "a.b", "class", "a b"])
+def test_results_go_into_variables(name: str) -> None:
+    """What no variable can be called is refused, as where the name was forgotten."""
+    for option in ("out", "err", "proc"):
+        with pytest.raises(BadLine, match=f"--{option} takes the name of a variable, not '{name}'"):
+            check_values(read_line(f"--{option} '{name}' true"))
+    check_values(read_line("--out größe --proc _p true"))
+
+
 def test_cell_and_attach_are_fine() -> None:
     """A cell needs no command in its line, nor does `--attach`."""
     check(read_line("--bg"), is_cell=True)
@@ -112,7 +121,7 @@ def test_help_has_every_option() -> None:
     """Each option stands in the help with its line, none of which is too wide."""
     text = usage()
     assert all(option.shown in text and option.help in text for option in OPTIONS)
-    assert max(map(len, text.splitlines())) <= 110
+    assert max(map(len, text.splitlines())) <= 98  # JupyterLab breaks longer ones beside its side bar
     assert {option.field for option in OPTIONS} == {name for name in Line.__slots__ if name != "command"}
 
 

@@ -131,7 +131,7 @@ def test_interrupt_leaves_what_is_only_watched(notebook: Kernel) -> None:
     notebook.wait_text(cell, "up\n")
     notebook.interrupt()
     notebook.wait_end(cell)
-    assert "runs on" in cell.error
+    assert "runs on; `%execz --attach watched` comes back to it" in cell.error
     assert notebook.run("print(p.info().state); p.write(b'x\\n'); print(p.wait(closed=True))").text() == (
         "running\nexit code 0\n"
     )

@@ -89,6 +89,8 @@ def test_result_is_given(notebook: Kernel) -> None:
     cell = notebook.run("y = %execz --no-raise-error echo Grüße; exit 5\nprint(y.returncode, [y.stdout], y)")
     assert cell.text().startswith("Grüße\n5 ['Grüße\\n'] <CommandResult ")
     assert not notebook.run("%execz true").shown
+    (shown,) = notebook.run("y").shown
+    assert shown.endswith(": exit code 5>")
 
 
 def test_streams_go_into_variables(notebook: Kernel) -> None:
@@ -118,7 +120,8 @@ def test_folder_and_time_limit(notebook: Kernel) -> None:
         == 2
     )
     cell = notebook.run("%execz --timeout 0.05 sleep 60")
-    assert "(timed_out, asked by time limit)" in cell.error
+    assert cell.error.count("(timed_out, asked by time limit)") == 1
+    assert "\n" not in cell.error
 
 
 def test_process_is_given_and_found_again(notebook: Kernel) -> None:

@@ -33,7 +33,7 @@ def test_terminal_is_shown_everything(tmp_path: Path) -> None:
     script.write_text(
         "%load_ext execzmq\n"
         "%execz seq 1 3000; echo error >&2\n"
-        "%execz --bg --proc p printf 'gr\\303'; sleep 0.05; printf '\\274ß\\n'\n"
+        "%execz --bg --name talk --proc p printf 'gr\\303'; sleep 0.05; printf '\\274ß\\n'\n"
         "_ = p.wait(closed=True)\n"
         "%execz exit 3\n"
     )
@@ -42,7 +42,7 @@ def test_terminal_is_shown_everything(tmp_path: Path) -> None:
     assert lines[:3000] == [str(n) for n in range(1, 3001)]
     assert "grüß" in lines
     assert "error\n" in done.stderr
-    assert "runs in the background; `%execz --attach " in done.stderr
+    assert "runs in the background; `%execz --attach talk` comes to it" in done.stderr
     assert "CalledProcessError: exit code 3: exit 3; `execzmq logs " in done.stdout + done.stderr
 
 

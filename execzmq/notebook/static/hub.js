@@ -10,6 +10,8 @@ const LINGER = 5 * 60 * 1000; // ms for which what was taken out of the page may
 const HELLO_EVERY = 250; // ms, for the first `OFTEN` times
 const OFTEN = 20;
 const ENOUGH_GREETINGS = 4;
+const BUTTON = "padding:1px 8px;border:1px solid var(--jp-border-color1,#888);border-radius:3px;color:inherit;"
+  + "background:var(--jp-layout-color1,Canvas);font:inherit;cursor:pointer"; // as the view's, whose style is not loaded yet
 const NAME = Symbol.for("execzmq.page.1");
 
 /** What the hubs of all kernels share in one page. */
@@ -227,6 +229,7 @@ class Mount {
     const words = document.createElement("span");
     button.type = "button";
     button.textContent = "Attach";
+    button.style.cssText = BUTTON;
     button.title = "show the process as it is, and go on with its output";
     words.textContent = text;
     words.setAttribute("role", "status");
