@@ -11,6 +11,7 @@ from execzmq.errors import ConnectionFailed
 from execzmq.notebook import assets, page
 from execzmq.types.params import TtySize
 from tests.notebook.viewpages import HubPage
+from tests.support import wait_until
 
 
 def _never(on: str | None) -> Client:
@@ -174,7 +175,7 @@ def test_first_page_of_a_terminal_sees_it_from_its_beginning(client: Client) -> 
     process = client.start(["sh", "-c", "seq 100; cat"], tty=True)
     hub = HubPage(_never)
     hub.hub.begun(process, TtySize(24, 80))
-    hub.wait(lambda: b"100" in process.screen().data)
+    wait_until(lambda: b"100" in process.screen().data)
     for mount in ("first", "second"):
         hub.mount(mount, process, kind="terminal")
         hub.say("to", mount=mount, content={"type": "opened"})
