@@ -89,6 +89,9 @@ MAX_SUBSCRIPTION = KIB
 """Largest frame that comes in at the socket of the broadcasts, those of a CURVE handshake included."""
 MAX_STRING = 131071
 """Most bytes in one argument or variable (Linux: MAX_ARG_STRLEN less its NUL)."""
+SCREEN_ROWS = 200
+SCREEN_COLS = 500
+"""Size of the largest screen that is told; of a larger terminal it is the upper left part."""
 FINISHED_KEPT = 256
 """Finished processes that are kept in any case (within the disk budget)."""
 FINISHED_MOST = 4096

@@ -5,7 +5,11 @@ Needs the emulator; where there is none for this machine there is no picture.
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+_REPEAT = re.compile(r"(?:\x1b\[|\x9b)[^@-~]*b")
+"""What no screen that is told has; much of it, from a hostile server, would keep the emulator busy."""
 
 
 def picture(data: bytes, rows: int, cols: int) -> str:
@@ -18,9 +22,9 @@ def picture(data: bytes, rows: int, cols: int) -> str:
         from avt import Vt  # type: ignore[attr-defined]  # it has no stubs
     except ImportError:
         return ""
-    terminal = Vt(cols, rows)
+    terminal = Vt(cols, rows, 0)
     try:
-        terminal.feed_str(data.decode("utf-8", "replace"))
+        terminal.feed_str(_REPEAT.sub("", data.decode("utf-8", "replace")))
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # the emulator's own failure, which is no Exception
             raise

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from execzmq.settings import SCREEN_COLS, SCREEN_ROWS
 from execzmq.types.params import TtySize
 
 MOST_TYPED = 256 * 1024
 """Bytes of one message of keys; a page sends what is pasted in pieces."""
-MOST_ROWS, MOST_COLS = 200, 500
-"""The largest terminal that a page may ask for: that of which somebody who joins late sees all."""
 _LEAST_ROWS, _LEAST_COLS = 2, 10
 
 
@@ -114,8 +113,9 @@ def _size(content: dict[str, Any]) -> TtySize | None:
     if not rows or not cols:
         return None
     return TtySize(
-        min(max(rows, _LEAST_ROWS), MOST_ROWS),
-        min(max(cols, _LEAST_COLS), MOST_COLS),
+        # Of a larger one somebody who joins late would not see all.
+        min(max(rows, _LEAST_ROWS), SCREEN_ROWS),
+        min(max(cols, _LEAST_COLS), SCREEN_COLS),
     )
 
 

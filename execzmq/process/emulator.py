@@ -13,14 +13,13 @@ from unicodedata import east_asian_width
 
 from execzmq.modes import ScreenModes, split_unfinished
 from execzmq.process.guess import CLEAR
+from execzmq.settings import SCREEN_COLS, SCREEN_ROWS
 
 if TYPE_CHECKING:
     from avt import Vt  # type: ignore[attr-defined]  # it has no stubs
 
 T = TypeVar("T")
 
-MOST_ROWS, MOST_COLS = 200, 500
-"""Size of the largest screen; of a larger terminal its upper left part is shown."""
 _MOST_WRAPPED = 20_000
 """Lines into which a screen is wrapped at most when it becomes narrower."""
 _CELLS_A_PIECE = 4096 * 2000
@@ -62,7 +61,7 @@ class Emulator:
     def __init__(self, rows: int, cols: int) -> None:
         from avt import Vt  # type: ignore[attr-defined]  # as above
 
-        self.rows, self.cols = min(rows, MOST_ROWS), min(cols, MOST_COLS)
+        self.rows, self.cols = min(rows, SCREEN_ROWS), min(cols, SCREEN_COLS)
         self._is_larger = (self.rows, self.cols) != (rows, cols)
         self._has_lost = False
         self._modes = ScreenModes(undoes=False)
@@ -96,7 +95,7 @@ class Emulator:
         from avt import Vt  # type: ignore[attr-defined]  # as above
 
         cells = self.rows * self.cols
-        self.rows, self.cols = min(rows, MOST_ROWS), min(cols, MOST_COLS)
+        self.rows, self.cols = min(rows, SCREEN_ROWS), min(cols, SCREEN_COLS)
         self._is_larger = (self.rows, self.cols) != (rows, cols)
         if cells > _MOST_WRAPPED * self.cols:
             self._has_lost = True

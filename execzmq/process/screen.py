@@ -14,7 +14,7 @@ from execzmq.process import guess, payloads
 from execzmq.process.emulator import Emulator, EmulatorBroken
 from execzmq.process.paging import Dropped, LogPage
 from execzmq.process.reading import page_of
-from execzmq.settings import MIB
+from execzmq.settings import MIB, SCREEN_COLS, SCREEN_ROWS
 from execzmq.types.results import Screen
 
 if TYPE_CHECKING:
@@ -191,8 +191,9 @@ class ProcessScreen:
             size = next((one for one in reversed(sizes) if one is not None), size)
             seq = page.next_seq
         picture = guess.picture(bytes(past[-guess.LIMIT :]), is_cut=is_cut or len(past) > guess.LIMIT)
-        rows, cols = size
-        return Screen(process.instance, end, rows, cols, picture.data, picture.is_cut)
+        rows, cols = min(size[0], SCREEN_ROWS), min(size[1], SCREEN_COLS)
+        is_cut = picture.is_cut or (rows, cols) != size
+        return Screen(process.instance, end, rows, cols, picture.data, is_cut)
 
     def _seq_before(self, size: int) -> int:
         """Return a seq after which at least the newest `size` bytes come, though not many more."""

@@ -26,7 +26,7 @@ from execzmq.protocol.records import (
     SHARE_TERMS,
 )
 from execzmq.protocol.wire import Frame, Message
-from execzmq.settings import MAX_EVENT, PAGE_EVENTS
+from execzmq.settings import MAX_EVENT, PAGE_EVENTS, SCREEN_COLS, SCREEN_ROWS
 from execzmq.types.events import Event, Gap, Output
 from execzmq.types.params import ExecParams
 from execzmq.types.results import (
@@ -196,7 +196,8 @@ def screen_from_wire(content: Content, buffers: Sequence[Frame]) -> Screen:
     Raises:
         RemoteProtocolError: it can be none.
     """
-    if content["seq"] < 0 or content["rows"] < 1 or content["cols"] < 1:
+    is_size = 1 <= content["rows"] <= SCREEN_ROWS and 1 <= content["cols"] <= SCREEN_COLS
+    if content["seq"] < 0 or not is_size:
         raise RemoteProtocolError("screen_reply: a seq or a size that there cannot be")
     return Screen(
         instance=content["instance"],

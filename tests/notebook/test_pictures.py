@@ -22,3 +22,8 @@ def test_broken_bytes() -> None:
     """What is no text costs only itself."""
     assert picture(b"a\xff\xfeb", 2, 10).startswith("a")
     assert picture(b"", 2, 10) == ""
+
+
+def test_repeats_are_left_out() -> None:
+    """No screen that is told has them; much of them, from a server that means ill, would take minutes."""
+    assert picture(b"x\x1b[65535b\x1b[;9b\xc2\x9b3by\x1b[1mb", 2, 10) == "xy\x1b[0;1mb\x1b[0m"

@@ -3,8 +3,6 @@
 import pytest
 
 from execzmq.notebook.terminal_requests import (
-    MOST_COLS,
-    MOST_ROWS,
     MOST_TYPED,
     Fitted,
     HandedOver,
@@ -17,6 +15,7 @@ from execzmq.notebook.terminal_requests import (
     Typed,
     parse,
 )
+from execzmq.settings import SCREEN_COLS, SCREEN_ROWS
 from execzmq.types.params import TtySize
 
 
@@ -27,7 +26,7 @@ from execzmq.types.params import TtySize
         ({"type": "opened", "rows": 30, "cols": 90.0}, [], Opened(TtySize(30, 90))),
         ({"type": "rendered", "picture": 2, "total": 70000}, [], Rendered(2, 70000)),
         ({"type": "fitted", "rows": 1, "cols": 1}, [], Fitted(TtySize(2, 10))),
-        ({"type": "fitted", "rows": 10**9, "cols": 10**9}, [], Fitted(TtySize(MOST_ROWS, MOST_COLS))),
+        ({"type": "fitted", "rows": 10**9, "cols": 10**9}, [], Fitted(TtySize(SCREEN_ROWS, SCREEN_COLS))),
         ({"type": "typed", "is_user": True}, [memoryview(b"x")], Typed(b"x", True)),
         ({"type": "typed", "is_user": "yes"}, [b"x" * MOST_TYPED], Typed(b"x" * MOST_TYPED, False)),
         ({"type": "took"}, [], Took()),

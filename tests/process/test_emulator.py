@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from execzmq.process.emulator import MOST_COLS, MOST_ROWS, Emulator, EmulatorBroken, tidy
+from execzmq.process.emulator import Emulator, EmulatorBroken, tidy
+from execzmq.settings import SCREEN_COLS, SCREEN_ROWS
 from tests.process import sessions
 
 
@@ -188,11 +189,11 @@ def test_sequence_that_is_not_over_goes_on() -> None:
 def test_size_is_bounded() -> None:
     """Of an absurd terminal a part is followed, and the picture says that it is one."""
     emulator = Emulator(65535, 65535)
-    assert (emulator.rows, emulator.cols, emulator.is_cut) == (MOST_ROWS, MOST_COLS, True)
+    assert (emulator.rows, emulator.cols, emulator.is_cut) == (SCREEN_ROWS, SCREEN_COLS, True)
     emulator.resize(5, 10)
     assert (emulator.rows, emulator.cols, emulator.is_cut) == (5, 10, False)
     emulator.resize(65535, 10)
-    assert (emulator.rows, emulator.cols, emulator.is_cut) == (MOST_ROWS, 10, True)
+    assert (emulator.rows, emulator.cols, emulator.is_cut) == (SCREEN_ROWS, 10, True)
     assert emulator.piece >= 16
 
 

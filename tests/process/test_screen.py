@@ -13,6 +13,7 @@ import pytest
 from execzmq.process import screen as screens
 from execzmq.process.managed import ManagedProcess
 from execzmq.process.screen import ProcessScreen, Screens
+from execzmq.settings import SCREEN_COLS, SCREEN_ROWS
 from execzmq.types.events import Stream
 from execzmq.types.params import TtySize
 from execzmq.types.results import Screen
@@ -181,6 +182,16 @@ async def test_guess_after_a_gap(short_tmp: Path, monkeypatch: pytest.MonkeyPatc
         shown = await screen.now()
         assert shown.is_cut
         assert shown.data.endswith(b"line 3999\r\n")
+
+
+async def test_guess_of_a_terminal_that_is_too_large(short_tmp: Path) -> None:
+    """It is told as an emulator would: no larger than a screen may be, and as cut."""
+    async with running(short_tmp) as (process, screen, _):
+        screen._is_hopeless = True
+        say(process, b"x")
+        process.notice("resized", {"rows": 65535, "cols": 65535})
+        shown = await screen.now()
+        assert (shown.rows, shown.cols, shown.is_cut, shown.data) == (SCREEN_ROWS, SCREEN_COLS, True, b"x")
 
 
 async def test_fault_of_the_emulator_makes_it_a_guess(short_tmp: Path) -> None:

@@ -411,9 +411,9 @@ def test_screen_round_trip() -> None:
     assert values.screen_from_wire(message.content, message.buffers) == SCREEN
 
 
-@pytest.mark.parametrize("change", [{"seq": -1}, {"rows": 0}, {"cols": 0}])
+@pytest.mark.parametrize("change", [{"seq": -1}, {"rows": 0}, {"cols": 0}, {"rows": 201}, {"cols": 1 << 40}])
 def test_screen_that_there_cannot_be_is_refused(change: dict[str, Any]) -> None:
-    """A size or a seq below the least is no screen; nor is one in two buffers."""
+    """A size out of its range would cost whoever draws it; nor is it one in two buffers."""
     with pytest.raises(RemoteProtocolError):
         values.screen_from_wire({**values.screen_to_wire(SCREEN), **change}, [b""])
     with pytest.raises(RemoteProtocolError):

@@ -62,12 +62,6 @@ def test_those_who_watch_kin_alike_are_told_together(
     assert seen.family(process_id) == family
 
 
-def test_who_watches_one_process_is_not_told_of_others() -> None:
-    """Not even where its id is the beginning of theirs."""
-    assert not watched_by_hand([b"p.a-."], "a-1")
-    assert not b"p.a-*".startswith(b"p.a-.")
-
-
 def test_no_more_is_remembered_than_is_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that starts one command after the other under one subscription costs no memory."""
     monkeypatch.setattr(interest, "_MOST_VERDICTS", 10)

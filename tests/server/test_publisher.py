@@ -169,6 +169,22 @@ async def test_tails_that_are_due_at_once_go_together(short_tmp: Path) -> None:
     bench.close()
 
 
+async def test_tails_of_others_reach_nobody_by_the_beginning_of_their_ids(short_tmp: Path) -> None:
+    """Who watches the process `p-` alone has a topic of which that of its kin's tails is no continuation."""
+    bench = Bench(short_tmp)
+    bench.interest.add(b"p.p-", 3)
+    bench.interest.add(b"p.p-.", 4)
+    for number in range(2):
+        bench.publisher._tails.expect(bench.kin(f"p-{number}"), bench.now)
+    bench.now += 0.25
+    bench.publisher._tails._tick()
+    ((topic, message),) = bench.sent
+    assert message.msg_type == "process_tails"
+    assert topic.startswith(b"p.p-")
+    assert not topic.startswith(b"p.p-.")
+    bench.close()
+
+
 async def test_a_starter_is_told_that_its_command_waits(short_tmp: Path) -> None:
     """By one `behind` of the last output, however slowly it was written."""
     bench = Bench(short_tmp)
